@@ -364,9 +364,10 @@ pub struct BuildArgs {
     #[arg(help_heading = heading::COMPILER, long, value_name = "N", requires = "ranks", default_value = "8",
         value_parser = parse_within::<1, 1_000_000>)]
     pub batches: u64,
-    /// As of `train`: the processes that own vertices draw their in-edges for mini-batches
-    #[arg(help_heading = heading::COMPILER, long, requires = "ranks")]
-    pub distributed_sampling: bool,
+    /// As of `train`: parts of the dataset of which a process has those of its own vertices only
+    #[arg(help_heading = heading::COMPILER, long, value_name = "PARTS", value_enum, value_delimiter = ',',
+        requires = "ranks")]
+    pub distribute: Vec<DatasetPart>,
     /// Say what each pass did and refused, with the numbers that it compared
     #[arg(help_heading = heading::OUTPUT, long)]
     pub explain: bool,
@@ -446,13 +447,13 @@ pub struct TrainArgs {
     #[arg(help_heading = heading::TRAINING, long, value_name = "R", value_parser = parse_within::<1, 65_536>,
         default_value_t = 1, allow_negative_numbers = true)]
     pub replicas: u64,
-    /// Mini-batches: each process has the edges of its own vertices only, and draws these for all, instead of sampling the
-    /// whole graph. Results are the same
-    #[arg(help_heading = heading::TRAINING, long)]
-    pub distributed_sampling: bool,
+    /// Mini-batches of several processes: each has these parts of the dataset (`edges,features`) for its own vertices only, and
+    /// sends others what their mini-batches need of them. Results are the same
+    #[arg(help_heading = heading::TRAINING, long, value_name = "PARTS", value_enum, value_delimiter = ',')]
+    pub distribute: Vec<DatasetPart>,
     /// Divide the work as this file of `build --ranks N -o PLAN.json` says. Without a launcher, one process runs all of them
     #[arg(help_heading = heading::TRAINING, long, value_name = "PLAN.json",
-        conflicts_with_all = ["sections", "share", "replicas", "distributed_sampling"])]
+        conflicts_with_all = ["sections", "share", "replicas", "distribute"])]
     pub plan: Option<PathBuf>,
     /// Write the parameters of the best epoch
     #[arg(help_heading = heading::OUTPUT, long, value_name = "FILE.safetensors")]
@@ -696,6 +697,22 @@ mod tests {
         for text in ["", "G", "-1G", "0", "1X", "1 G", "nan", "inf", "1GG", "1ibib"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+    }
+}
+
+/// Parts of the dataset that processes divide among themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum DatasetPart {
+    /// Edges: the owner of a vertex draws its in-edges.
+    Edges,
+    /// Dense features.
+    Features,
+}
+
+impl DatasetPart {
+    /// What is divided, of the parts that were asked for.
+    pub fn all(parts: &[Self]) -> hgnnc::Distributed {
+        hgnnc::Distributed { edges: parts.contains(&Self::Edges), features: parts.contains(&Self::Features) }
     }
 }
 

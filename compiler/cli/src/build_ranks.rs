@@ -6,7 +6,7 @@ use hgnnc::rank_plan::{Candidate, Candidates, GraphPlace, PlanRequest, RankPlan,
 use hgnnc::{Device, Job, check_apart, check_writable, processor};
 use hgnnc_report::table::{Table, amount, bytes, time};
 
-use crate::args::{BuildArgs, Level};
+use crate::args::{BuildArgs, DatasetPart, Level};
 use crate::failure::Failure;
 use crate::output::{note, print};
 use crate::source::Terminal;
@@ -34,8 +34,9 @@ pub fn build_ranks(args: &BuildArgs, ranks: usize) -> Result<ExitCode, Failure> 
     };
     let mut terminal = Terminal::default();
     let machine = processor(0, &mut terminal);
-    let BuildArgs { network, batches, distributed_sampling, .. } = *args;
-    let request = PlanRequest { ranks, network, machine, batches, distributed_sampling };
+    let BuildArgs { network, batches, .. } = *args;
+    let distribute = DatasetPart::all(&args.distribute);
+    let request = PlanRequest { ranks, network, machine, batches, distribute };
     let found = plan_ranks(&job, &request, &mut terminal).map_err(|error| terminal.failed(error))?;
     let Some(Candidate::Planned(plan)) = found.all.first() else {
         let Some(Candidate::Refused(_, why)) = found.all.first() else { return Err(Failure::Input(None)) };
@@ -109,6 +110,9 @@ fn places(plan: &RankPlan, all: bool) -> String {
     let mut text = format!("\ndivided by {}", plan.divided_by());
     text += match plan.share {
         Shared::Vertices => ": each process has the edges of its own vertices",
+        Shared::Seeds if plan.distribute.edges => {
+            ": each process samples around its own seeds, has the in-edges of its own vertices, and draws these for all"
+        }
         Shared::Seeds => ": each process samples around its own seeds, and has the in-edges of all vertices",
         Shared::Relations => {
             ": each process samples from the edges of its own relations to the seeds on, and has all in-edges"

@@ -18,7 +18,7 @@ use hgnnc_ir::training::LAST;
 use hgnnc_loader::CacheOptions;
 use hgnnc_train::{Outcome, RankReport, Report, TrainOptions, checkpoint};
 
-use crate::args::{Share, TrainArgs};
+use crate::args::{DatasetPart, Share, TrainArgs};
 use crate::cluster::{end_together, processes};
 use crate::failure::Failure;
 use crate::output::{keep_log, log, logged, note, print};
@@ -38,7 +38,7 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
         return train_by_plan(args, &RankPlan::read(path)?);
     }
     let (sections, replicas) = (args.sections.map(|sections| sections as usize), args.replicas as usize);
-    let distributed_sampling = args.distributed_sampling;
+    let distribute = DatasetPart::all(&args.distribute);
     let split = match (args.share, replicas) {
         (share, 1) => share.into(),
         (Share::Relations, _) => Split::Grid,
@@ -51,14 +51,14 @@ pub fn train(args: &TrainArgs) -> Result<ExitCode, Failure> {
     let Some(comm) = processes()? else {
         // One process computes what several would.
         let alone = Ranks::new(Arc::new(Alone));
-        let asked = sections.is_some() || split.shares_relations() || distributed_sampling;
+        let asked = sections.is_some() || split.shares_relations() || distribute.any();
         let sections = sections.unwrap_or(alone.sections);
-        let ranks = asked.then(|| Ranks { sections, split, replicas, distributed_sampling, ..alone });
+        let ranks = asked.then(|| Ranks { sections, split, replicas, distribute, ..alone });
         return train_with(args, ranks);
     };
     let ranks = Ranks::new(Arc::clone(&comm));
     let sections = sections.unwrap_or(ranks.sections);
-    let ranks = Some(Ranks { sections, split, replicas, distributed_sampling, ..ranks });
+    let ranks = Some(Ranks { sections, split, replicas, distribute, ..ranks });
     let outcome = if comm.rank() == 0 { train_with(args, ranks) } else { train_along(args, ranks) };
     end_together(&*comm, outcome)
 }

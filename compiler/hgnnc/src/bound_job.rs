@@ -336,16 +336,12 @@ pub(crate) fn bind_job(
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     // Rows that are computed before training are those of the whole graph.
-    let reads_own = precomputed(&model, &disabled).is_none();
-    let own = job
-        .ranks
-        .as_ref()
-        .filter(|ranks| reads_own && ranks.comm.size() > 1)
-        .map(|ranks| Own {
-            division: ranks.division(ranks.comm.size(), &parts),
-            rank: ranks.comm.rank(),
-            distributed_sampling: ranks.distributed_sampling,
-        });
+    let reads_own = model.precomputed.is_none();
+    let own = job.ranks.as_ref().filter(|ranks| reads_own && ranks.comm.size() > 1).map(|ranks| Own {
+        division: ranks.division(ranks.comm.size(), &parts),
+        rank: ranks.comm.rank(),
+        distribute: ranks.distribute,
+    });
     let bind_options = BindOptions { own, ..bind_options };
     let evaluation_only = matches!(opened, Opened::Artifact { .. });
     let bind_lower = LowerOptions { disabled: of_whole_graph, machine, evaluation_only, ..LowerOptions::default() };

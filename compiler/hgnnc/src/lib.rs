@@ -58,6 +58,7 @@ pub use bound_job::{Bound, bind_sizes};
 pub use dataset::{load, processor, summary};
 pub use device::Device;
 pub use error::Error;
+pub use hgnnc_data::Distributed;
 pub use hgnnc_driver::Split;
 pub use infer::{Inferred, OutputValues, ResultFormat, not_finite};
 pub use job::{DataSource, Job, ModelSource, Purpose};

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hgnnc_data::Distributed;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::trace::{Event, ExchangeId, Trace, replay};
 use hgnnc_dist::{Alone, Comm, Tag};
@@ -42,8 +43,8 @@ pub struct PlanRequest {
     pub machine: Machine,
     /// Most mini-batches of the first epoch that are sampled to count the rows of tables.
     pub batches: u64,
-    /// Whether the owners of vertices draw their in-edges for mini-batches.
-    pub distributed_sampling: bool,
+    /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches.
+    pub distribute: Distributed,
 }
 
 /// How ranks divide the work: what `hgnnc train --plan` follows.
@@ -63,9 +64,9 @@ pub struct RankPlan {
     /// one of a replica.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub relations: BTreeMap<String, usize>,
-    /// Whether the owners of vertices draw their in-edges for mini-batches.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub distributed_sampling: bool,
+    /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches.
+    #[serde(default, skip_serializing_if = "Distributed::is_none")]
+    pub distribute: Distributed,
     /// Where the edges of semantic graphs are.
     #[serde(default)]
     pub graphs: Vec<GraphPlace>,
@@ -181,8 +182,8 @@ impl RankPlan {
         let split = self.share.split();
         let relations = split.shares_relations().then(|| self.relations.clone());
         let planned_for = Some([self.model.clone(), self.dataset.clone()]);
-        let Self { sections, replicas, distributed_sampling, .. } = *self;
-        Ranks { comm, sections, split, replicas, relations, distributed_sampling, planned_for }
+        let Self { sections, replicas, distribute, .. } = *self;
+        Ranks { comm, sections, split, replicas, relations, distribute, planned_for }
     }
 
     /// The words for the way to divide the work in texts.
@@ -317,8 +318,8 @@ fn plan(
     request: &PlanRequest,
 ) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
-    let (split, distributed_sampling) = (share.split(), request.distributed_sampling);
-    let ranks = Ranks { sections, split, replicas, distributed_sampling, ..Ranks::new(Arc::new(Alone)) };
+    let (split, distribute) = (share.split(), request.distribute);
+    let ranks = Ranks { sections, split, replicas, distribute, ..Ranks::new(Arc::new(Alone)) };
     let times = relation_times(bound, lowered, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
@@ -370,7 +371,7 @@ fn plan(
         share,
         replicas,
         relations: compiled.names_of_relations(),
-        distributed_sampling,
+        distribute,
         graphs,
         tables: places::of_tables(bound, &compiled),
         predicted,

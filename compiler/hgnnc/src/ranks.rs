@@ -5,7 +5,7 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use hgnnc_data::ranks::Division;
-use hgnnc_data::{BoundData, ExecError};
+use hgnnc_data::{BoundData, Distributed, ExecError};
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
     LowerError, LowerOptions, LoweredForRanks, RelationModel, RelationTimes, Relations, SizeInfo, Split,
@@ -41,9 +41,9 @@ pub struct Ranks {
     /// By name of a semantic graph to the seeds: the rank that aggregates its edges, counted from the first one of a
     /// replica, where relations are divided. `None`: by their expected work.
     pub relations: Option<BTreeMap<String, usize>>,
-    /// Whether each rank has the edges of its own vertices only, and the in-edges of those in a mini-batch are drawn by their
-    /// owners. Otherwise every rank samples the whole graph.
-    pub distributed_sampling: bool,
+    /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches. Of what is not
+    /// divided, every rank has all.
+    pub distribute: Distributed,
     /// The names of the model and of the dataset that a plan is for, if there is one.
     pub planned_for: Option<[String; 2]>,
 }
@@ -56,7 +56,7 @@ impl Ranks {
     pub fn new(comm: Arc<dyn Comm>) -> Self {
         let sections = comm.size().next_multiple_of(Self::SECTIONS);
         let (split, replicas, relations) = (Split::default(), 1, None);
-        Self { comm, sections, split, replicas, relations, distributed_sampling: false, planned_for: None }
+        Self { comm, sections, split, replicas, relations, distribute: Distributed::default(), planned_for: None }
     }
 
     /// The division of vertices among so many ranks, by the parts of each vertex type if there are some.
@@ -127,10 +127,10 @@ impl CompiledRanks {
                 "{replicas} replicas need as many processes each: {size} is no multiple of {replicas}"
             )));
         }
-        if ranks.distributed_sampling
-            && let Some(why) = undistributed(&executable, ranks.split)
-        {
-            return Err(Error::input(format!("the mini-batches are not sampled by the owners of vertices: {why}")));
+        if let Some(why) = undistributed(&executable, ranks.distribute, ranks.split) {
+            return Err(Error::input(format!(
+                "the dataset cannot be divided among the processes (`--distribute`): {why}"
+            )));
         }
         let relations = match ranks.split {
             Split::Seeds => None,
@@ -140,8 +140,8 @@ impl CompiledRanks {
             }
         };
         let shared = |relations: &Relations| SharedRelations { rank_of: relations.rank_of.clone().into(), replicas };
-        let distributed_sampling = ranks.distributed_sampling;
-        let placed = Placed { one, tables, division, relations: relations.as_ref().map(shared), distributed_sampling };
+        let distribute = ranks.distribute;
+        let placed = Placed { one, tables, division, relations: relations.as_ref().map(shared), distribute };
         Ok(Self { executable, placed, train_sizes, relations })
     }
 
@@ -205,12 +205,14 @@ impl CompiledRanks {
     }
 }
 
-/// The reason why the owners of vertices cannot sample the mini-batches of a model, if there is one.
-fn undistributed(executable: &Executable, split: Split) -> Option<&'static str> {
-    let training = executable.training.as_ref()?;
+/// The reason why ranks cannot divide parts of the dataset among themselves, if there is one.
+fn undistributed(executable: &Executable, distribute: Distributed, split: Split) -> Option<&'static str> {
+    let training = executable.training.as_ref().filter(|_| distribute.any())?;
     let Some(batch) = &training.batch else { return Some("the model is trained on the whole graph (no `batch`)") };
     let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
-    if training.links().is_some() {
+    if !distribute.edges {
+        None
+    } else if training.links().is_some() {
         Some("a batch of links is compared with all edges, so each process needs the whole graph")
     } else if split.shares_relations() {
         Some("processes that share relations sample the whole graph")

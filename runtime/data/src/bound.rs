@@ -189,17 +189,26 @@ impl Topology {
 
     /// Forgets all but the in-edges of some destinations, whose rows are complete.
     pub fn keep_in_edges(&mut self, own: Range<usize>) {
+        let part = self.part.as_deref().cloned().unwrap_or_else(|| {
+            let [(destinations, most_in), (sources, most_out)] = [&self.csc, &self.csr].map(rows_with_edges);
+            GraphPart {
+                num_edges: self.num_edges() as u64,
+                with_edges: [destinations, sources],
+                most_edges: [most_in, most_out],
+                ..GraphPart::default()
+            }
+        });
         self.release_out_edges();
         let [first, end] = [own.start, own.end].map(|row| self.csc.indptr[row]);
         let indptr = self.csc.indptr.iter().map(|&at| at.clamp(first, end) - first).collect();
         let edges = first as usize..end as usize;
-        self.csc = Adjacency { indptr, indices: self.csc.indices[edges.clone()].to_vec().into(), ..Adjacency::default() };
-        let of_own = |part: &GraphPart| GraphPart {
-            numbers: part.numbers[edges].to_vec(),
-            before: Default::default(),
-            ..part.clone()
+        self.csc =
+            Adjacency { indptr, indices: self.csc.indices[edges.clone()].to_vec().into(), ..Adjacency::default() };
+        let numbers = match &part.numbers[..] {
+            [] => edges.map(|edge| edge as u32).collect(),
+            numbers => numbers[edges].to_vec(),
         };
-        self.part = self.part.as_deref().map(of_own).map(Arc::new);
+        self.part = Some(Arc::new(GraphPart { numbers, before: Default::default(), ..part }));
     }
 
     /// Replaces the edges: the same number of sources for each destination.
@@ -476,6 +485,12 @@ pub fn part_index(part: Part) -> usize {
     }
 }
 
+/// Number of rows with edges, and the largest degree.
+fn rows_with_edges(of: &Adjacency) -> (u64, u64) {
+    let degrees = || of.indptr.windows(2).map(|row| row[1] - row[0]);
+    (degrees().filter(|&degree| degree > 0).count() as u64, degrees().max().unwrap_or(0))
+}
+
 impl BoundData {
     /// Vertices, or positions of links, of a part of the split of the first trained output; empty without one.
     pub fn part(&self, part: Part) -> &[u32] {
@@ -535,11 +550,6 @@ impl BoundData {
 
     /// Sizes for the cost models of passes.
     pub fn sizes(&self) -> SizeInfo {
-        // Number of rows with edges, and the largest degree.
-        let owners = |of: &Adjacency| {
-            let degrees = || of.indptr.windows(2).map(|w| w[1] - w[0]);
-            (degrees().filter(|&d| d > 0).count() as u64, degrees().max().unwrap_or(0))
-        };
         let endpoints = |graph: &Topology| {
             if let Some(destinations) = &graph.listed {
                 let mut sources = graph.csc.indices.to_vec();
@@ -562,7 +572,8 @@ impl BoundData {
                     max_in: *max_in,
                 };
             }
-            let ((destinations, max_in), (sources, max_out)) = (owners(&graph.csc), owners(&graph.csr));
+            let ((destinations, max_in), (sources, max_out)) =
+                (rows_with_edges(&graph.csc), rows_with_edges(&graph.csr));
             sizes::Endpoints { sources, destinations, max_out, max_in }
         };
         SizeInfo {
@@ -570,7 +581,7 @@ impl BoundData {
             edges: self.graphs.iter().map(Topology::all_edges).collect(),
             ends: self.graphs.iter().map(endpoints).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
-            columns: self.patterns.iter().map(|p| owners(&p.csr).0).collect(),
+            columns: self.patterns.iter().map(|p| rows_with_edges(&p.csr).0).collect(),
         }
     }
 

@@ -46,7 +46,7 @@ pub use init::Initializer;
 pub use link_walks::LinkWalks;
 pub use metapath_graphs::{materialize, middle_of_metapath};
 pub use orders::{OrderKind, Orders, copy_rows};
-pub use own::Own;
+pub use own::{Distributed, Own};
 pub use paths::{PathInstances, add_path_instances};
 pub use precomputed::{key_of_rows, rows_cache};
 pub use reorder::{OrderOptions, Ordered, order_vertices};

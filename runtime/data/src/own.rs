@@ -6,11 +6,35 @@ use hgnnc_graph::{GraphPart, Loops, SemanticGraph};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
 use hgnnc_ir::training::{Fanout, Training};
 use hgnnc_ir::types::{Graph, Space, VertexType};
+use serde::{Deserialize, Serialize};
 
 use crate::bind::{Binder, failed};
 use crate::error::Result;
 use crate::past::Source;
 use crate::ranks::Division;
+
+/// Parts of a dataset that are divided among the ranks that train on mini-batches of it. The owners of vertices send what other
+/// ranks need of them; of what is not divided, each rank has all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Distributed {
+    /// The edges: owners draw in-edges of their vertices.
+    pub edges: bool,
+    /// Dense rows of features.
+    pub features: bool,
+}
+
+impl Distributed {
+    /// Whether there is anything.
+    pub fn any(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_none(&self) -> bool {
+        !self.any()
+    }
+}
 
 /// One rank of several.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,14 +42,13 @@ use crate::ranks::Division;
 pub struct Own {
     pub division: Division,
     pub rank: usize,
-    /// Whether the in-edges of a vertex in a mini-batch are drawn by the rank that owns it.
-    pub distributed_sampling: bool,
+    pub distribute: Distributed,
 }
 
 impl Binder<'_> {
     /// The sources and destinations of a graph that this rank owns, if it needs no edges of others.
     pub(crate) fn own_ends(&self, training: Option<&Training>, index: usize) -> Option<[Range<usize>; 2]> {
-        let Own { division, rank, distributed_sampling } = self.options.own.as_ref()?;
+        let Own { division, rank, distribute } = self.options.own.as_ref()?;
         let (flow, decl) = (self.flow, &self.flow.graphs[index]);
         let graph = Graph::new(index);
         // Batches are sampled around any vertex, and links are compared with all edges.
@@ -35,7 +58,7 @@ impl Binder<'_> {
             // Values of edges, and weights to draw by, are known by the numbers of edges in the whole graph.
             Some((Some(batch), None)) => {
                 let by_weight = |hop: &Vec<Fanout>| matches!(hop[index], Fanout::Weighted(_) | Fanout::Latest(_));
-                !distributed_sampling
+                !distribute.edges
                     || batch.fanouts.iter().any(by_weight)
                     || flow.inputs.iter().any(|input| input.ty.space == Space::Edges(graph))
             }

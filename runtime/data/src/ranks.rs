@@ -123,8 +123,9 @@ impl Divided<'_> {
 }
 
 /// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
-/// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away,
-/// but for the in-edges of its own vertices if mini-batches are `sampled` from these.
+/// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away. If
+/// mini-batches are `sampled` from the in-edges of owners, it leaves those of its own vertices, and no others, of all graphs
+/// whose edges have no values by their numbers in the whole graph.
 ///
 /// # Errors
 /// More ranks than sections, or an input that the whole data does not have.
@@ -151,11 +152,14 @@ pub fn divide(
         for graph in graphs {
             edges[graph] = Divider { whole, one, tables, division, rank, rows: &rows }.edges_of(Graph::new(graph))?;
         }
-        if let Some(graph) = whole.graphs.get_mut(of).filter(|graph| graph.part.is_some()) {
-            match sampled {
-                true => graph.keep_in_edges(division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank)),
-                false => graph.release_part(),
-            }
+        let weighted = whole.drawn.weights.get(of).is_some_and(Option::is_some);
+        let is_read = |graph: usize| one.iter().any(|input| input.ty.space == Space::Edges(Graph::new(graph)));
+        let Some(graph) = whole.graphs.get_mut(of) else { continue };
+        let is_listed = graph.deferred.is_some() || graph.shuffle.is_some() || graph.listed.is_some();
+        if sampled && !is_listed && !weighted && !is_read(of) {
+            graph.keep_in_edges(division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank));
+        } else if graph.part.is_some() {
+            graph.release_part();
         }
     }
     Divider { whole, one, tables, division, rank, rows: &rows }.add_the_rest(&mut data, edges)?;

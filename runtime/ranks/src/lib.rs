@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::ranks::{Division, divide};
-use hgnnc_data::{BoundData, InputData, Result};
+use hgnnc_data::{BoundData, Distributed, InputData, Result};
 use hgnnc_dataset::FloatArray;
 use hgnnc_dist::Comm;
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
-use hgnnc_ir::dataflow::{Dataflow, OutputKind};
+use hgnnc_ir::dataflow::{Dataflow, InputDecl, OutputKind};
+use hgnnc_ir::types::{DType, Layout};
 use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session, SharedRelations};
 
 use session::RankSession;
@@ -39,8 +40,8 @@ pub struct Placed {
     pub division: Division,
     /// How ranks share the relations to the seeds of mini-batches, if they do.
     pub relations: Option<SharedRelations>,
-    /// Whether the owners of vertices draw their in-edges for mini-batches.
-    pub distributed_sampling: bool,
+    /// Parts of the dataset of which each rank has those of its own vertices.
+    pub distribute: Distributed,
 }
 
 /// The back end of one rank.
@@ -64,14 +65,22 @@ pub struct SharedInputs(Vec<Option<SharedBuffer>>);
 impl SharedInputs {
     /// Moves the numbers of inputs to such memory.
     pub fn of(data: &mut BoundData) -> Self {
-        let share = |input: &mut InputData| {
+        Self::of_some(data, |_| true)
+    }
+
+    /// Moves the numbers of the inputs with these positions to such memory.
+    fn of_some(data: &mut BoundData, which: impl Fn(usize) -> bool) -> Self {
+        let share = |(index, input): (usize, &mut InputData)| {
             let InputData::Numbers(numbers) = input else { return None };
+            if !which(index) {
+                return None;
+            }
             let buffer = HostBuffer::of(numbers).freeze();
             numbers.release_pages();
             *numbers = FloatArray::shared(Arc::new(buffer.clone()));
             Some(buffer)
         };
-        Self(data.inputs.iter_mut().map(share).collect())
+        Self(data.inputs.iter_mut().enumerate().map(share).collect())
     }
 }
 
@@ -114,9 +123,9 @@ impl Backend for RankBackend {
     }
 
     fn rank(&self) -> Option<Rank> {
-        let Placed { division, relations, distributed_sampling, .. } = &*self.placed;
+        let Placed { division, relations, distribute, .. } = &*self.placed;
         let (division, relations) = (division.clone(), relations.clone());
-        Some(Rank { comm: Arc::clone(&self.comm), division, relations, distributed_sampling: *distributed_sampling })
+        Some(Rank { comm: Arc::clone(&self.comm), division, relations, distribute: *distribute })
     }
 
     fn free_memory(&self) -> Option<(&'static str, u64)> {
@@ -128,14 +137,21 @@ impl Backend for RankBackend {
             // Each rank has a batch of its own, and scores pairs of links by itself.
             return self.inner.plan(roles, data, room);
         }
-        // Mini-batches read the inputs of the whole graph.
+        let Placed { one, tables, division, distribute, .. } = &*self.placed;
+        let is_divided =
+            |index: usize| self.on_batches && distribute.features && one.inputs.get(index).is_some_and(is_features);
+        // Mini-batches read the inputs of the whole graph, but for those that are divided.
         let inputs = match (self.on_batches, &self.inputs) {
             (true, Some(inputs)) => inputs.clone(),
-            (true, None) => SharedInputs::of(&mut data),
+            (true, None) => SharedInputs::of_some(&mut data, |index| !is_divided(index)),
             (false, _) => SharedInputs::default(),
         };
-        let Placed { one, tables, division, .. } = &*self.placed;
-        let own = divide(&mut data, &one.inputs, tables, division, (self.comm.rank(), self.on_batches))?;
+        let mut own =
+            divide(&mut data, &one.inputs, tables, division, (self.comm.rank(), self.on_batches && distribute.edges))?;
+        // The first inputs of a rank are those of one process.
+        let own_inputs = SharedInputs::of_some(&mut own, is_divided);
+        let divided = (0..data.inputs.len()).filter(|&index| is_divided(index));
+        divided.for_each(|index| data.inputs[index] = InputData::Missing);
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
             if graph.part.is_none() {
@@ -145,7 +161,7 @@ impl Backend for RankBackend {
         let inner = self.inner.plan(roles, own, room)?;
         let spaces = roles.iter().map(|role| self.spaces.get(role).cloned().unwrap_or_default()).collect();
         let (comm, placed, roles) = (Arc::clone(&self.comm), Arc::clone(&self.placed), roles.to_vec());
-        Ok(Box::new(PlannedRank { inner, whole: data, inputs, comm, placed, roles, spaces }))
+        Ok(Box::new(PlannedRank { inner, whole: data, inputs, own_inputs, comm, placed, roles, spaces }))
     }
 }
 
@@ -159,6 +175,13 @@ struct PlannedRank {
     spaces: Vec<HashMap<String, Space>>,
     /// Those of mini-batches.
     inputs: SharedInputs,
+    /// The rows of this rank of those that are divided.
+    own_inputs: SharedInputs,
+}
+
+/// Whether an input has dense rows for the vertices of a type, so that their owners can have them.
+fn is_features(decl: &InputDecl) -> bool {
+    matches!((decl.ty.space, decl.ty.layout, decl.ty.dtype), (Space::Vertices(_), Layout::Dense, DType::F32))
 }
 
 impl PlannedSession for PlannedRank {
@@ -175,13 +198,14 @@ impl PlannedSession for PlannedRank {
     }
 
     fn open(self: Box<Self>) -> Result<Box<dyn Session>> {
-        let Self { inner, whole, inputs, comm, placed, roles, spaces } = *self;
+        let Self { inner, whole, inputs, own_inputs, comm, placed, roles, spaces } = *self;
         let mut inner = inner.open()?;
         let states = inner.params().states().to_vec();
         Ok(Box::new(RankSession {
             inner,
             whole,
             inputs,
+            own_inputs,
             comm,
             placed,
             states,

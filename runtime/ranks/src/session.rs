@@ -34,6 +34,8 @@ pub(crate) struct RankSession {
     pub whole: BoundData,
     /// Its inputs, for mini-batches.
     pub inputs: SharedInputs,
+    /// The rows of this rank of those that are divided.
+    pub own_inputs: SharedInputs,
     pub comm: Arc<dyn Comm>,
     pub placed: Arc<Placed>,
     /// Parameter and slot of each optimizer state.
@@ -238,6 +240,10 @@ impl Session for RankSession {
 
     fn shared_input(&self, index: usize) -> Option<SharedBuffer> {
         self.inputs.0.get(index)?.clone()
+    }
+
+    fn own_rows_of_input(&self, index: usize) -> Option<SharedBuffer> {
+        self.own_inputs.0.get(index)?.clone()
     }
 
     fn params(&mut self) -> &mut dyn ParamStore {

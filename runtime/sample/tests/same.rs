@@ -5,7 +5,8 @@ mod common;
 use common::{KEY, busy_graph, graph_of_many_relations, random_graph, seeds};
 use hgnnc_sample::Fanout::{All, AtMost, Weighted};
 use hgnnc_sample::{
-    Batch, BatchKey, Compiled, DrawnEdges, HistoricalVertices, HopSampler, Plan, SampleGraph, Sampler, naive, sample_each,
+    Batch, BatchKey, Compiled, DrawnEdges, HistoricalVertices, HopSampler, Plan, SampleGraph, Sampler, naive,
+    sample_each,
 };
 
 /// Fan-outs below and above the limits of the linear search and of the register bitmap, different per relation.

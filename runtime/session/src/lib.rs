@@ -16,7 +16,7 @@ use hgnnc_data::buffer::{Alias, HostBuffer};
 use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::Tally;
 use hgnnc_data::ranks::Division;
-use hgnnc_data::{Arena, BoundData, Result, StateId};
+use hgnnc_data::{Arena, BoundData, Distributed, Result, StateId};
 use hgnnc_dist::Comm;
 use hgnnc_executable::Role;
 use hgnnc_ir::dataflow::Dataflow;
@@ -88,9 +88,8 @@ pub struct Rank {
     pub division: Division,
     /// How processes share the relations to the seeds of mini-batches. Without them, each process has its own seeds.
     pub relations: Option<SharedRelations>,
-    /// Whether the in-edges of a vertex in a mini-batch are drawn by the process that owns it, instead of by the one that has
-    /// reached it.
-    pub distributed_sampling: bool,
+    /// Parts of the dataset of which each process has those of its own vertices.
+    pub distribute: Distributed,
 }
 
 /// Relations to the seeds of mini-batches that several processes share.
@@ -313,6 +312,11 @@ pub trait Session: Debug + Send + Any {
 
     /// Input elements that may be shared with other threads while the session is not loaded with other data.
     fn shared_input(&self, index: usize) -> Option<hgnnc_data::buffer::SharedBuffer>;
+
+    /// The rows of an input that this process owns, as [`Session::shared_input`], where features are divided among several.
+    fn own_rows_of_input(&self, _index: usize) -> Option<hgnnc_data::buffer::SharedBuffer> {
+        None
+    }
 
     /// The rows of an input in the memory of the machine, for [`Session::take_rows_of`] of its other sessions. `None`
     /// where they are read in host memory.

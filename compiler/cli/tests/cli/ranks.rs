@@ -133,6 +133,39 @@ fn several_processes_train_what_one_does_with_as_many_sections() {
     }
 }
 
+/// Ranks that have the edges of their own vertices only come to the weights of those that sample the whole graph, in the
+/// parts of a partitioned dataset as well, and when they go on with training.
+#[test]
+fn several_processes_draw_edges_for_each_other() {
+    let place = Place::new();
+    place.model(&on_batches());
+    place.run(&["data", "partition", "data", "--ranks", "3", "-o", "parts"]).works();
+    let by_owners = "--distribute=edges,features";
+    for launcher in launchers() {
+        for data in ["data", "parts"] {
+            let mut weights = vec![];
+            for runs in
+                [&[&["12"][..]][..], &[&["12", by_owners]], &[&["5", by_owners], &["12", by_owners, "--resume"]]]
+            {
+                for args in runs {
+                    let files = ["m.hgnn", "--data", data, "--checkpoint", "ck", "--weights-out", "w.safetensors"];
+                    let args = [&files[..], &["--epochs"], args].concat();
+                    Run::of(launcher.train(&place, 3, &args).output().unwrap()).works();
+                }
+                weights.push(place.bytes("w.safetensors"));
+                std::fs::remove_dir_all(place.path("ck")).unwrap();
+            }
+            assert!(weights.iter().all(|of_run| *of_run == weights[0]), "{} in {data}", launcher.name.display());
+        }
+    }
+    let whole = place.with_data("train", &["--sections", "24", "--weights-out", "whole.safetensors"]).works();
+    let alone = place.with_data("train", &["--sections", "24", by_owners, "--weights-out", "own.safetensors"]).works();
+    assert_eq!(place.bytes("own.safetensors"), place.bytes("whole.safetensors"), "{whole:?} {alone:?}");
+    place.model(MODEL);
+    place.with_data("train", &[by_owners]).fails(1, &["cannot be divided among the processes", "no `batch`"]);
+    place.with_data("build", &[by_owners]).fails(2, &["--ranks"]);
+}
+
 /// On mini-batches, each rank samples around its own seeds, and sums depend on the number of ranks by their order.
 #[test]
 fn several_processes_train_on_batches() {

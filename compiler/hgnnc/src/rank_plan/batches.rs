@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
-use hgnnc_data::ExecError;
+use hgnnc_data::{Distributed, ExecError};
 use hgnnc_dist::{Comm, threads};
 use hgnnc_driver::SizeInfo;
 use hgnnc_ir::VertexType;
@@ -78,8 +78,9 @@ pub fn of_batches(
         let inputs = vec![GraphInput::Nothing; executable.infer.inputs.len()];
         let mut loader =
             MiniBatchLoader::new(program, layout, batch, data, &inputs, (&executable.infer, training), None)?;
-        let Placed { division, relations, distributed_sampling, .. } = placed.clone();
-        loader.share(Rank { comm: Arc::clone(comm), division, relations, distributed_sampling }, program, None);
+        let Placed { division, relations, distribute, .. } = placed.clone();
+        loader.share(Rank { comm: Arc::clone(comm), division, relations, distribute }, program, None);
+        loader.divide_features(&|_| None);
         let count = loader.num_batches().min(most);
         let (order, mut worker, mut mini_batch) =
             (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
@@ -111,10 +112,15 @@ pub fn of_batches(
         all.edges.push(edges);
     }
     if size > 1 && asked.iter().flatten().any(|&bytes| bytes > 0) {
-        let what = match placed.distributed_sampling {
-            true => "vertices whose rows and in-edges a rank needs, and these in-edges, ahead of the step".into(),
-            false => "vertices whose rows a rank needs, ahead of the step".into(),
+        let what = match placed.distribute {
+            Distributed { edges: true, features: true } => {
+                "vertices, drawn edges and rows of features, ahead of the step"
+            }
+            Distributed { edges: true, features: false } => "vertices and drawn edges, ahead of the step",
+            Distributed { edges: false, features: true } => "vertices and rows of features, ahead of the step",
+            Distributed { edges: false, features: false } => "vertices whose rows a rank needs, ahead of the step",
         };
+        let what = what.into();
         all.messages.push(Message { launch: None, follows: false, what, bytes: asked });
     }
     Ok(all)

@@ -27,7 +27,8 @@ pub(super) struct Words {
 impl Words {
     pub fn new(loader: &MiniBatchLoader, first_edge: Vec<u32>) -> Self {
         let read = |graph: usize| {
-            let of_graph = |space| matches!(space, Space::Edges(of) if loader.whole_graph(of) == Some(Graph::new(graph)));
+            let of_graph =
+                |space| matches!(space, Space::Edges(of) if loader.whole_graph(of) == Some(Graph::new(graph)));
             loader.tables.inputs.iter().any(|input| of_graph(input.ty.space))
         };
         Self { numbered: (0..first_edge.len()).map(read).collect(), first_edge }
@@ -155,7 +156,8 @@ impl MiniBatchLoader {
     /// more batches.
     fn tell(&self, share: &Share, lists: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
         let rank = share.rank.comm.rank();
-        let words: usize = lists.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, list)| list.len()).sum();
+        let words: usize =
+            lists.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, list)| list.len()).sum();
         share.sent.fetch_add((words * size_of::<u32>()) as u64, Relaxed);
         tell_owners(&share.rank, MAKES, lists)
     }

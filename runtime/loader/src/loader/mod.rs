@@ -4,6 +4,7 @@ mod distributed;
 mod graphs;
 mod link_rows;
 mod ranks;
+mod remote_rows;
 mod reused_rows;
 mod rows;
 mod shuffled;
@@ -19,7 +20,7 @@ use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Training};
-use hgnnc_ir::types::{Graph, Layout, Space, Type, VertexType};
+use hgnnc_ir::types::{DType, Graph, Layout, Space, Type, VertexType};
 use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_sample::{
     Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, HopSampler, Plan, SampleGraph, Sampler,
@@ -28,15 +29,16 @@ use hgnnc_sample::{
 use crate::historical_embeddings::{CachedVertices, HotVertices};
 use crate::internal;
 use crate::pairs::{PairRoom, PairSource, Pairs};
+use distributed::Words;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::stacks;
 use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
 use hgnnc_data::{ExecError, Result};
 use hgnnc_executable::sampler::SamplerCompiler;
 use hgnnc_session::{HostRows, Rank, RowStore};
-use distributed::Words;
 pub use ranks::OwnedRows;
 use ranks::{Numbering, Share};
+use remote_rows::RemoteRows;
 pub use reused_rows::ReusedRows;
 use uses::Uses;
 
@@ -136,7 +138,10 @@ pub struct LoaderWorker<'s> {
 enum Sampling<'s> {
     Alone(Sampler<'s>),
     /// Where ranks share relations, the first hop is sampled apart.
-    Relations { first: Sampler<'s>, later: Sampler<'s> },
+    Relations {
+        first: Sampler<'s>,
+        later: Sampler<'s>,
+    },
     /// By the owners of the vertices.
     Owners(HopSampler<'s>, Words),
 }
@@ -271,6 +276,30 @@ impl MiniBatchLoader {
             self.code = compiler.and_then(compiled).filter(|_| self.plan.num_hops() > 0);
         }
         self.share = Some(share);
+    }
+
+    /// Has the rows of features that ranks have divided read from their owners, from now on. `own_rows` gives those of this
+    /// rank, of an input of the full graph.
+    pub fn divide_features(&mut self, own_rows: &dyn Fn(usize) -> Option<SharedBuffer>) {
+        let Some(share) = &mut self.share else { return };
+        if !share.rank.distribute.features {
+            return;
+        }
+        for (index, (decl, from)) in self.tables.inputs.iter().zip(&self.layout.inputs).enumerate() {
+            let BatchInput::Whole(whole) = *from else { continue };
+            let (Layout::Dense, DType::F32, Space::Vertices(of)) = (decl.ty.layout, decl.ty.dtype, decl.ty.space)
+            else {
+                continue;
+            };
+            let own = own_rows(whole.index()).unwrap_or_else(|| HostBuffer::zeros(0).freeze());
+            let own = HostRows::of_shared(&own, width(&decl.ty));
+            let of = self.layout.vertices[of.index()].vertex.index();
+            let borders = share.borders(of, self.graph.counts()[of]);
+            let rows = Arc::new(RemoteRows::new(share.rank.clone(), borders, own, Arc::clone(&share.sent)));
+            self.inputs[index] = GraphInput::Rows(Arc::clone(&rows) as Arc<dyn RowStore>);
+            share.remote.push((index, rows));
+        }
+        self.gather_what_is_not_shared();
     }
 
     /// Gathers the rows of vertices with an input that programs cannot read in place.
@@ -438,7 +467,7 @@ impl MiniBatchLoader {
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
         let start = Instant::now();
-        if !self.sample(worker, order, key, mini_batch)? {
+        if !self.begin_with_others()? || !self.sample(worker, order, key, mini_batch)? {
             return Ok(false);
         }
         mini_batch.began[0] = Some(start);
@@ -462,7 +491,14 @@ impl MiniBatchLoader {
         key: BatchKey,
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
-        Ok(self.sample(worker, order, key, mini_batch)? && self.share_rows(&mut worker.numberings, mini_batch)?)
+        if !self.begin_with_others()? || !self.sample(worker, order, key, mini_batch)? {
+            return Ok(false);
+        }
+        for (index, rows) in self.share.iter().flat_map(|share| &share.remote) {
+            let Space::Vertices(of) = self.tables.inputs[*index].ty.space else { continue };
+            rows.count(self.vertices(&mini_batch.sampled, of))?;
+        }
+        self.share_rows(&mut worker.numberings, mini_batch)
     }
 
     /// Gathers rows and builds graphs of a sampled batch.
@@ -525,7 +561,9 @@ impl MiniBatchLoader {
             (Sampling::Owners(..), None) => return Err(internal("owners of vertices that one process shares")),
         };
         let sampled = match &cached {
-            Some((cached, _)) => sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled),
+            Some((cached, _)) => {
+                sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
+            }
             None => sampler.sample(&seeds, key, &mut mini_batch.sampled),
         };
         sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;

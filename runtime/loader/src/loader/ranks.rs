@@ -26,6 +26,7 @@ use hgnnc_kernel_ir::kernel::{KernelOp, Program};
 use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
 use hgnnc_session::Rank;
 
+use super::remote_rows::RemoteRows;
 use super::shuffled::SharedShuffle;
 use super::{MiniBatch, MiniBatchLoader, Seeds, unsupported};
 
@@ -39,8 +40,10 @@ pub(super) struct Share {
     pub(super) shuffled: Vec<SharedShuffle>,
     /// Whether masks are drawn, which are functions of numbers in the dataset.
     masks: bool,
-    /// Bytes of vertices that were sent to other ranks.
-    pub(super) sent: AtomicU64,
+    /// Bytes that were sent to other ranks ahead of steps: vertices, drawn edges and rows of features.
+    pub(super) sent: Arc<AtomicU64>,
+    /// By input of the mini-batch program whose rows the ranks have divided: its number, and its rows.
+    pub(super) remote: Vec<(usize, Arc<RemoteRows>)>,
 }
 
 /// Vertex types of the mini-batch program for tables with a row for each of their vertices, or for shuffled vertices.
@@ -74,7 +77,7 @@ pub(super) const MAKES: u32 = 0;
 /// Said by a rank that makes no more of them.
 const ENDS: u32 = 1;
 
-fn failed(error: CommError) -> ExecError {
+pub(super) fn failed(error: CommError) -> ExecError {
     ExecError::Ranks(error.to_string())
 }
 
@@ -104,7 +107,8 @@ impl Share {
             shuffled: SharedShuffle::all(tables, layout, &shared),
             tables: shared,
             masks,
-            sent: AtomicU64::new(0),
+            sent: Arc::default(),
+            remote: vec![],
         }
     }
 
@@ -133,7 +137,7 @@ impl Share {
 
     /// Whether the owners of vertices draw their in-edges.
     pub fn by_owners(&self) -> bool {
-        self.rank.distributed_sampling
+        self.rank.distribute.edges
     }
 
     /// The first vertex of a type that each rank owns, and the number of all.
@@ -241,6 +245,20 @@ fn shared_evenly(owners: &[usize], shares: usize) -> Vec<usize> {
 }
 
 impl MiniBatchLoader {
+    /// Begins a batch that is made of parts of other ranks. False if one of them makes no more batches.
+    ///
+    /// # Errors
+    /// A rank that has ended.
+    pub(super) fn begin_with_others(&self) -> Result<bool> {
+        match &self.share {
+            Some(share) if share.rank.distribute.any() => {
+                let nothing = vec![vec![]; share.rank.comm.size()];
+                Ok(tell_owners(&share.rank, MAKES, &nothing)?.is_some())
+            }
+            _ => Ok(true),
+        }
+    }
+
     /// Tells the other ranks that this one makes no more batches, so that none waits for it.
     ///
     /// # Errors
@@ -248,7 +266,7 @@ impl MiniBatchLoader {
     pub fn end_with_others(&self) -> Result<()> {
         match &self.share {
             Some(share)
-                if share.by_owners() && self.plan.num_hops() > 0
+                if share.rank.distribute.any()
                     || share.tables.iter().any(|table| share.seeds != Some(table.sampled)) =>
             {
                 let none = vec![vec![]; share.rank.comm.size()];

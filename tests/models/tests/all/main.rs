@@ -22,6 +22,7 @@ mod orders;
 mod paths;
 mod rank_links;
 mod rank_plans;
+mod rank_sampling;
 mod rank_stacks;
 mod ranks;
 mod recent_layers;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc::rank_plan::{Candidate, Candidates, PlanRequest, RankPlan, Shared, plan_ranks};
 use hgnnc::simulate::{Simulation, simulate};
-use hgnnc::{Error, Job, Purpose, Silent, Split, prepare};
+use hgnnc::{Distributed, Error, Job, Purpose, Silent, Split, prepare};
 use hgnnc_dataset::Dataset;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads;
@@ -30,8 +30,12 @@ fn world(name: &str, source: &str) -> Arc<Dataset> {
 }
 
 fn found(source: &str, data: &Arc<Dataset>, ranks: usize, network: Network) -> Candidates {
-    let request = PlanRequest { ranks, network, machine: Machine::cpu(), batches: 1000 };
-    let found = plan_ranks(&job(source, data, None), &request, &mut Silent);
+    let (machine, batches) = (Machine::cpu(), 1000);
+    requested(source, data, &PlanRequest { ranks, network, machine, batches, distribute: Distributed::default() })
+}
+
+fn requested(source: &str, data: &Arc<Dataset>, request: &PlanRequest) -> Candidates {
+    let found = plan_ranks(&job(source, data, None), request, &mut Silent);
     found.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -79,6 +83,34 @@ fn predicted_bytes_are_those_that_are_sent() {
         }
     }
     assert_eq!(grids, 4, "those of models whose relations are shared");
+}
+
+/// Requests for edges and the answers are counted as well, for the ways to divide the work that have them.
+#[test]
+fn predicted_bytes_are_those_that_owners_of_vertices_send() {
+    let hgt = source_of("hgt", true);
+    let many = rank_stacks::of_labels("RgatConv(hidden: 2, heads: 2, dropout: 0.3)", "    fanout [2, 3]\n");
+    let models = [(world("hgt", &hgt), hgt), (rank_stacks::entities(), many.replace("epochs 4", "epochs 1"))];
+    for (data, source) in models {
+        let whole = plans(&source, &data, 3);
+        let Some(Candidate::Planned(whole)) =
+            whole.iter().find(|it| matches!(it, Candidate::Planned(of) if of.share == Shared::Seeds))
+        else {
+            panic!("{whole:?}")
+        };
+        let (network, machine) = (NETWORK, Machine::cpu());
+        let distribute = Distributed { edges: true, features: true };
+        let request = PlanRequest { ranks: 3, network, machine, batches: 1000, distribute };
+        let all = requested(&source, &data, &request).all;
+        let (Candidate::Planned(plan), refused) = (&all[0], &all[1..]) else { panic!("{all:?}") };
+        assert!(plan.distribute == distribute && plan.share == Shared::Seeds, "{plan:?}");
+        assert_eq!(plan.predicted.sent_bytes, counted(&source, &data, plan));
+        let more = plan.predicted.sent_bytes.iter().zip(&whole.predicted.sent_bytes);
+        assert!(more.clone().all(|(by_owners, alone)| by_owners > alone), "{more:?}");
+        let is_refused =
+            |it: &Candidate| matches!(it, Candidate::Refused(_, why) if why.contains("sample the whole graph"));
+        assert!(refused.iter().all(is_refused), "{refused:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! Mini-batches of several processes whose neighbours are drawn by the owners of vertices: the bits are those of ranks that
+//! each sample the whole graph.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hgnnc::{DataSource, Distributed, Job, ModelSource, Purpose, Ranks, Silent, Split, prepare};
+use hgnnc_dataset::Dataset;
+use hgnnc_dist::threads;
+use hgnnc_model_tests::cases::SCHEMA;
+use hgnnc_model_tests::{World, case};
+use hgnnc_train::TrainOptions;
+
+use crate::rank_stacks::{entities, of_labels};
+use crate::ranks::{TRAIN, world_of};
+
+const NOTHING: Distributed = Distributed { edges: false, features: false };
+const BOTH: Distributed = Distributed { edges: true, features: true };
+
+/// The numbers that a rank comes to.
+#[derive(Clone, PartialEq, Debug)]
+struct Trained {
+    losses: Vec<u64>,
+    params: Vec<Vec<u32>>,
+    /// By semantic graph: edges that the rank has, and those of all ranks.
+    edges: BTreeMap<String, [u64; 2]>,
+}
+
+fn train(source: &str, data: &Arc<Dataset>, ranks: Ranks) -> Result<Trained, String> {
+    let model = ModelSource::Text { path: PathBuf::from("test.hgnn"), text: source.into() };
+    let (options, data) =
+        (TrainOptions { threads: 1, ..TrainOptions::default() }, DataSource::Loaded(Arc::clone(data)));
+    let job = Job { data, options, ranks: Some(ranks), graph_cache: None, ..Job::new(model) };
+    let mut prepared = prepare(Purpose::Train, &job, &mut Silent).map_err(|error| error.to_string())?;
+    let (trainer, mut losses) = (&mut prepared.trainer, vec![]);
+    let edges = trainer
+        .data()
+        .graphs
+        .iter()
+        .map(|graph| (graph.name.clone(), [graph.num_edges() as u64, graph.all_edges()]))
+        .collect();
+    let ran = trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss.to_bits()));
+    ran.map_err(|error| error.to_string())?;
+    let params = trainer.own_params().map_err(|error| error.to_string())?;
+    let params = params.into_iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect();
+    Ok(Trained { losses, params, edges })
+}
+
+fn train_on(ranks: usize, distribute: Distributed, source: &str, data: &Arc<Dataset>) -> Vec<Trained> {
+    let of_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| {
+        train(source, data, Ranks { sections: 6, distribute, ..Ranks::new(Arc::clone(comm)) })
+    };
+    let all = threads::run(ranks, of_rank);
+    all.into_iter().map(|trained| trained.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))).collect()
+}
+
+/// Each rank has its part of the relations in `divided`, and all edges of the others.
+fn agree(what: &str, source: &str, data: &Arc<Dataset>, divided: &dyn Fn(&str) -> bool) {
+    for ranks in [1, 2, 3] {
+        let (whole, by_owners) = (train_on(ranks, NOTHING, source, data), train_on(ranks, BOTH, source, data));
+        for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
+            assert_eq!(by_owners.losses, whole.losses, "{what}, rank {rank} of {ranks}");
+            assert_eq!(by_owners.params, whole.params, "{what}, rank {rank} of {ranks}");
+        }
+        for graph in whole[0].edges.keys() {
+            let of_ranks: Vec<[u64; 2]> = by_owners.iter().map(|trained| trained.edges[graph]).collect();
+            let (own, all): (u64, u64) = (of_ranks.iter().map(|edges| edges[0]).sum(), of_ranks[0][1]);
+            let expected = if divided(graph) { all } else { all * ranks as u64 };
+            assert_eq!(own, expected, "{what}, graph {graph}: {of_ranks:?}");
+        }
+    }
+}
+
+/// With all in-edges, and masks of vertices and edges.
+fn owners_draw_what_each_rank_would(name: &str) {
+    let case = case(name);
+    let source = case.trained_by(&TRAIN.replace("seed 3", "seed 3\n    batch 4").replace("epochs 5", "epochs 2"));
+    let world = if case.schema == SCHEMA { World::random_library(4) } else { World::sparse_library() };
+    let data = world_of(&case, &source, &world);
+    let (whole, by_owners) = (train_on(3, NOTHING, &source, &data), train_on(3, BOTH, &source, &data));
+    for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
+        assert_eq!((&by_owners.losses, &by_owners.params), (&whole.losses, &whole.params), "{name}, rank {rank}");
+    }
+}
+
+hgnnc_model_tests::test_each_case!(owners_draw_what_each_rank_would);
+
+/// Relations of very different sizes, one without edges, that are stacked; each hop draws some edges, by chance.
+#[test]
+fn edges_are_drawn_and_masked_by_their_numbers_in_the_dataset() {
+    for first in ["RgcnConv(hidden: 4)", "RgatConv(hidden: 2, heads: 2, dropout: 0.3)"] {
+        let source = of_labels(first, "    fanout [2, 3]\n");
+        agree(first, &source, &entities(), &|_| true);
+    }
+}
+
+/// Edges of `r5` are read with their weights, and those of `r6` drawn by them. What `read` depends on is computed before training.
+const WITH_WEIGHTS: &str = "
+layer Plain() over graphs: [*] of x: *[in] -> *[in] {
+    aggregate e: g in graphs { m = mean(e.src.x) over in_edges across graphs }
+    fuse v: * across graphs { out = v.m }
+}
+
+layer Weighted() over graphs: [*] of x: *[in] -> *[in] {
+    aggregate e: g in graphs { m = sum(e.weight * e.src.x) over in_edges across graphs }
+    fuse v: * across graphs { out = v.m }
+}
+
+schema Entities {
+    vertex Entity from \"entity\" { x: f32[4], topic: class[3] }
+    relation r4: Entity -> Entity
+    relation r5: Entity -> Entity { weight: f32 }
+    relation r6: Entity -> Entity { weight: f32 }
+    relation r7: Entity -> Entity
+    metapath twice = Entity -r4-> Entity -r4-> Entity
+}
+
+model M(schema: Entities) {
+    let read = linear(Weighted() over [r5] of Entity.x, 4)
+    let drawn = linear(Plain() over [r6, twice, r7] of dropout(read, 0.2), 4)
+    output y: Entity = linear(relu(drawn) + Entity.x, 3)
+}
+
+train M {
+    loss   cross_entropy(y, Entity.topic)
+    batch  6
+    epochs 3
+    fanout [3, 2] { r6: weighted(2) }
+    select train.loss
+    seed   5
+}
+";
+
+/// Where numbers of edges in the dataset are needed, each rank keeps a relation whole. Its edges are drawn by the owners as well.
+#[test]
+fn relations_with_values_of_edges_are_whole() {
+    let mut data = Dataset::clone(&entities());
+    for relation in &mut data.relations {
+        let weights: Vec<f32> = (0..relation.src_ids.len()).map(|edge| (edge % 7) as f32 * 0.5).collect();
+        relation.weight = Some(weights.into());
+    }
+    agree("weights", WITH_WEIGHTS, &Arc::new(data), &|graph| !["r5", "r6"].contains(&graph));
+}
+
+/// Each refusal names the reason.
+#[test]
+fn models_that_need_the_whole_graph_are_refused() {
+    let source = of_labels("RgcnConv(hidden: 4)", "");
+    let refused = |source: &str, split: Split, expected: &str| {
+        for error in threads::run(2, |comm| {
+            train(source, &entities(), Ranks { sections: 6, split, distribute: BOTH, ..Ranks::new(Arc::clone(comm)) })
+        }) {
+            let error = error.expect_err("refused");
+            assert!(error.contains("cannot be divided among the processes") && error.contains(expected), "{error}");
+        }
+    };
+    refused(&source.replace("    batch 6\n", ""), Split::Seeds, "no `batch`");
+    refused(&source, Split::Relations, "share relations");
+    refused(&source.replace("batch 6", "batch 6\n    reuse hot(0.5, batches: 2)"), Split::Seeds, "`reuse`");
+}
