@@ -161,7 +161,11 @@ pub(crate) fn check_ranks(job: &Job) -> Result<(), Error> {
         Job { options: TrainOptions { memory_budget: Some(_), .. }, .. } => {
             refused("a memory budget is for one process")
         }
-        Job { options: TrainOptions { cache: Some(_), .. }, .. } => refused("a cache of rows is for one process"),
+        Job { options: TrainOptions { cache: Some(_), .. }, ranks: Some(ranks), .. } if !ranks.distribute.features => {
+            Err(Error::input(
+                "a cache of rows is for one process, or for features that several have divided: add `--distribute features`",
+            ))
+        }
         _ => Ok(()),
     }
 }

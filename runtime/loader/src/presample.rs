@@ -23,6 +23,8 @@ pub fn presample(
     threads: usize,
     needed: &(dyn for<'b> Fn(&'b Batch, usize) -> &'b [u32] + Sync),
 ) -> Result<Vec<Vec<u32>>> {
+    // Samples that other processes take part in are drawn in their order.
+    let threads = if loader.samples_with_others() { 1 } else { threads };
     let counts: Vec<Vec<AtomicU32>> = rows.iter().map(|&rows| (0..rows).map(|_| AtomicU32::new(0)).collect()).collect();
     let order = loader.order(seed, PRESAMPLED);
     let next = AtomicU32::new(0);

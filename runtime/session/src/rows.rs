@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::any::Any;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::Result;
@@ -25,6 +26,20 @@ pub trait RowStore: Send + Sync {
     /// When the memory of the rows cannot be read: never if it is host memory.
     fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()>;
 
+    /// Copies rows to these places of `into`, which are counted in rows.
+    ///
+    /// # Errors
+    /// Those of [`RowStore::read`].
+    fn read_to(&self, rows: &[u32], places: &[u32], into: &mut [f32]) -> Result<()> {
+        let width = self.width();
+        let mut copied = vec![0.0; rows.len() * width];
+        self.read(rows, &mut copied)?;
+        for (&place, row) in places.iter().zip(copied.chunks_exact(width.max(1))) {
+            into[place as usize * width..][..width].copy_from_slice(row);
+        }
+        Ok(())
+    }
+
     /// Copies rows back, on this thread. The rows are distinct, and nothing else accesses them meanwhile.
     ///
     /// # Errors
@@ -34,6 +49,16 @@ pub trait RowStore: Send + Sync {
     /// Whether all rows are host memory, so that a few of them cost no more than their bytes: programs may then copy
     /// them block by block.
     fn is_host_memory(&self) -> bool;
+
+    /// Rows that this process has itself, of a matrix that several have divided: they cost nothing to speak of.
+    fn own(&self) -> Range<usize> {
+        0..0
+    }
+
+    /// Nanoseconds to read one of the other rows, where that is not measured: by a network that is assumed.
+    fn assumed_ns(&self) -> Option<f64> {
+        None
+    }
 
     /// All elements by row, if they are host memory that nobody writes: programs may then read them in place.
     fn shared(&self) -> Option<SharedBuffer> {
@@ -95,12 +120,24 @@ macro_rules! forward {
                 (**self).read(rows, into)
             }
 
+            fn read_to(&self, rows: &[u32], places: &[u32], into: &mut [f32]) -> Result<()> {
+                (**self).read_to(rows, places, into)
+            }
+
             fn write(&self, rows: &[u32], from: &[f32]) -> Result<()> {
                 (**self).write(rows, from)
             }
 
             fn is_host_memory(&self) -> bool {
                 (**self).is_host_memory()
+            }
+
+            fn own(&self) -> Range<usize> {
+                (**self).own()
+            }
+
+            fn assumed_ns(&self) -> Option<f64> {
+                (**self).assumed_ns()
             }
 
             fn shared(&self) -> Option<SharedBuffer> {

@@ -5,8 +5,11 @@
 //! fetched from the slow one. Cached rows of embedding tables and their optimizer states are written back before an
 //! evaluation, a checkpoint or the end of training, so results do not depend on the cache, to the bit.
 //!
-//! [`hgnnc_cache`] chooses the cached rows from the accesses of an epoch sampled before training and the measured cost
-//! of a miss.
+//! Where several processes have divided features, the slow memory is that of the others, and their rows alone are cached: a
+//! process reads its own in place.
+//!
+//! [`hgnnc_cache`] chooses the cached rows from the accesses of an epoch sampled before training and the cost
+//! of a miss, which is measured, or assumed for a network.
 
 // Rows are copied between buffers; see `buffer`.
 #![allow(unsafe_code)]
@@ -15,6 +18,7 @@ mod cost_of_misses;
 pub mod report;
 mod rows;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,6 +67,8 @@ pub struct Cache {
     homes: Vec<RowSource>,
     /// By table, its vertex type as numbered in the mini-batch program.
     vertices: Vec<VertexType>,
+    /// By table: rows of this process, if several have divided them. Reading them counts as no access.
+    own: Vec<Range<usize>>,
     slots: Vec<Arc<Slots>>,
     /// Cached trained arrays by array index; `None` for others.
     fast: Vec<Option<CachedArray>>,
@@ -106,15 +112,19 @@ impl Cache {
         threads: usize,
     ) -> Result<Self> {
         let start = Instant::now();
-        let (mut tables, mut homes, mut vertices, mut rows) = (vec![], vec![], vec![], vec![]);
+        let (mut tables, mut homes, mut vertices, mut rows, mut own) = (vec![], vec![], vec![], vec![], vec![]);
         for input in features(loader) {
             let table = Table {
                 name: input.name.clone(),
                 row_bytes: (input.store.width() * size_of::<f32>()) as u64,
                 written: false,
-                miss_ns: time_misses(&[&**input.store], false)?,
+                miss_ns: match input.store.assumed_ns() {
+                    Some(assumed) => assumed,
+                    None => time_misses(&[&**input.store], false)?,
+                },
             };
             rows.push(input.store.num_rows());
+            own.push(input.store.own());
             tables.push(table);
             homes.push(RowSource::Input(input.index));
             vertices.push(input.vertex);
@@ -128,19 +138,24 @@ impl Cache {
                 miss_ns: time_misses(&arrays, true)?,
             });
             rows.push(param.rows);
+            own.push(0..0);
             homes.push(RowSource::Learned(param.arrays.clone()));
             vertices.push(param.vertex);
         }
         let presampling = Instant::now();
         let presampled = loader.num_batches().min(MOST_PRESAMPLED);
-        let forecast = presample(loader, seed, presampled, &rows, threads, &|sampled, table| {
+        let mut forecast = presample(loader, seed, presampled, &rows, threads, &|sampled, table| {
             loader.vertices(sampled, vertices[table])
         })?;
+        for (accesses, own) in forecast.iter_mut().zip(&own) {
+            accesses[own.clone()].fill(0);
+        }
         let presample_s = presampling.elapsed().as_secs_f64();
         let mut cache = Self {
             options,
             seed,
             homes,
+            own,
             fast: (0..arrays).map(|_| None).collect(),
             slots: vec![],
             written: vec![],
@@ -212,8 +227,9 @@ impl Cache {
         for (index, table) in self.tables.iter().enumerate() {
             let vertices = loader.vertices(sampled, self.vertices[index]);
             let (accesses, slots, written) = (&mut self.accesses[index], &self.slots[index], &mut self.written[index]);
-            let mut hits = 0;
-            for &vertex in vertices {
+            let (mut hits, mut counted) = (0, 0);
+            for &vertex in vertices.iter().filter(|&&vertex| !self.own[index].contains(&(vertex as usize))) {
+                counted += 1;
                 accesses[vertex as usize] = accesses[vertex as usize].saturating_add(1);
                 if let Some(slot) = slots.slot(vertex) {
                     hits += 1;
@@ -222,7 +238,7 @@ impl Cache {
                     }
                 }
             }
-            self.outcomes[index].add(&Outcome::of_table(table, vertices.len() as u64, hits));
+            self.outcomes[index].add(&Outcome::of_table(table, counted, hits));
         }
     }
 
@@ -354,6 +370,7 @@ mod tests {
             tables: vec![Table { name: "w".into(), row_bytes: 8, written: true, miss_ns: 1.0 }],
             homes: vec![RowSource::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
+            own: vec![0..0],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
             fast: vec![Some(CachedArray { table: 0, rows: fast })],
             written: vec![vec![false; 2]],

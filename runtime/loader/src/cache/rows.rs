@@ -48,12 +48,34 @@ impl<F: RowStore, S: RowStore> CachedRows<F, S> {
         copy_run(&mut slots, start..rows.len())
     }
 
+    /// Reads rows with one request to the slow memory, which is made for no rows as well: other processes may take part in it.
+    fn read_at_once(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
+        let width = self.width();
+        let (mut missed, mut places) = (vec![], vec![]);
+        for (place, &row) in (0..).zip(rows) {
+            match self.slots.slot(row) {
+                Some(slot) => self.fast.read(&[slot as u32], &mut into[place as usize * width..][..width])?,
+                None => {
+                    missed.push(row);
+                    places.push(place);
+                }
+            }
+        }
+        self.slow.read_to(&missed, &places, into)
+    }
+
     /// Copies the cached rows from the slow memory. Returns the number of elements.
     ///
     /// # Errors
     /// Those of the stores.
     pub fn fill(&self) -> Result<usize> {
         let slots: Vec<u32> = (0..self.slots.vertices().len() as u32).collect();
+        if !self.slow.is_host_memory() {
+            let mut copied = vec![0.0; slots.len() * self.width()];
+            self.slow.read(self.slots.vertices(), &mut copied)?;
+            self.fast.write(&slots, &copied)?;
+            return Ok(copied.len());
+        }
         let mut copied = vec![0.0; COPIED * self.width()];
         for (slots, vertices) in slots.chunks(COPIED).zip(self.slots.vertices().chunks(COPIED)) {
             let copied = &mut copied[..slots.len() * self.width()];
@@ -89,6 +111,9 @@ impl<F: RowStore, S: RowStore> RowStore for CachedRows<F, S> {
     }
 
     fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
+        if !self.slow.is_host_memory() {
+            return self.read_at_once(rows, into);
+        }
         self.each_run(rows, |store, rows, elements| store.read(rows, &mut into[elements]))
     }
 
@@ -99,6 +124,10 @@ impl<F: RowStore, S: RowStore> RowStore for CachedRows<F, S> {
 
     fn is_host_memory(&self) -> bool {
         self.fast.is_host_memory() && self.slow.is_host_memory()
+    }
+
+    fn own(&self) -> std::ops::Range<usize> {
+        self.slow.own()
     }
 }
 

@@ -245,6 +245,16 @@ fn shared_evenly(owners: &[usize], shares: usize) -> Vec<usize> {
 }
 
 impl MiniBatchLoader {
+    /// Whether other processes draw edges of the samples.
+    pub fn samples_with_others(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::by_owners)
+    }
+
+    /// Whether several processes make batches together.
+    pub fn is_shared(&self) -> bool {
+        self.share.is_some()
+    }
+
     /// Begins a batch that is made of parts of other ranks. False if one of them makes no more batches.
     ///
     /// # Errors

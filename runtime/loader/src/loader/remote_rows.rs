@@ -1,5 +1,6 @@
 //! Rows of features that other ranks have: a request for the vertices of a batch, and an answer with their rows.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,6 +10,9 @@ use hgnnc_session::{HostRows, Rank, RowStore};
 
 use super::ranks::{MAKES, failed, tell_owners};
 use crate::internal;
+
+/// Of a network of 10 Gbit/s, the default of plans.
+const NS_PER_BYTE: f64 = 0.8;
 
 /// Rows of vertices, of which each rank has those that it owns. All ranks read rows of it at once, in batches that they make
 /// together.
@@ -22,8 +26,8 @@ pub(super) struct RemoteRows {
 
 /// The rows that ranks read of each other.
 struct Asked {
-    /// By owner: positions among the rows that this rank reads.
-    positions: Vec<Vec<u32>>,
+    /// By owner: places of the rows that this rank reads, as the caller has numbered them. None of its own.
+    places: Vec<Vec<u32>>,
     /// By reading rank: rows of this one, counted from its first.
     rows: Vec<Vec<u32>>,
 }
@@ -35,24 +39,52 @@ impl RemoteRows {
     }
 
     /// Tells the owners the rows that this rank is to read, and is told those that others are. Counts the bytes of these
-    /// messages and of the answers.
-    fn ask(&self, rows: &[u32]) -> Result<Asked> {
+    /// messages and of the answers. `near` is called for each row of this rank, counted from its first, and its place.
+    fn ask(&self, rows: impl Iterator<Item = (u32, u32)>, mut near: impl FnMut(u32, u32)) -> Result<Asked> {
         let (own, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
-        let (mut positions, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
-        for (position, &row) in (0..).zip(rows) {
+        let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
+        for (row, place) in rows {
             let owner = self.borders[1..].partition_point(|&border| border <= row as usize);
-            positions[owner].push(position);
-            wanted[owner].push(row - self.borders[owner] as u32);
+            let of_owner = row - self.borders[owner] as u32;
+            if owner == own {
+                near(of_owner, place);
+            } else {
+                places[owner].push(place);
+                wanted[owner].push(of_owner);
+            }
         }
         // The first exchange of a batch says whether one is made.
         let rows = tell_owners(&self.rank, MAKES, &wanted)?;
         let rows = rows.ok_or_else(|| internal("a rank makes no more batches, and has begun this one"))?;
-        let of_others = |lists: &[Vec<u32>]| -> usize {
-            lists.iter().enumerate().filter(|(rank, _)| *rank != own).map(|(_, list)| list.len()).sum()
-        };
-        let words = of_others(&wanted) + of_others(&rows) * self.own.width();
+        let all = |lists: &[Vec<u32>]| -> usize { lists.iter().map(Vec::len).sum() };
+        let words = all(&wanted) + all(&rows) * self.own.width();
         self.sent.fetch_add((words * size_of::<u32>()) as u64, Relaxed);
-        Ok(Asked { positions, rows })
+        Ok(Asked { places, rows })
+    }
+
+    /// Reads rows, each to its place of `into`.
+    fn read_each(&self, rows: impl Iterator<Item = (u32, u32)>, into: &mut [f32]) -> Result<()> {
+        let width = self.own.width();
+        let mut near = Ok(());
+        let Asked { places, rows } = self.ask(rows, |row, place| {
+            let read = self.own.read(&[row], &mut into[place as usize * width..][..width]);
+            near = std::mem::replace(&mut near, Ok(())).and(read);
+        })?;
+        near?;
+        let counts = |lists: &[Vec<u32>]| -> Vec<usize> {
+            lists.iter().map(|list| list.len() * width * size_of::<f32>()).collect()
+        };
+        let (send_counts, recv_counts) = (counts(&rows), counts(&places));
+        let (rows, places) = (rows.concat(), places.concat());
+        let (mut send, mut arrived) = (vec![0.0f32; rows.len() * width], vec![0.0f32; places.len() * width]);
+        self.own.read(&rows, &mut send)?;
+        let sent = (bytemuck::cast_slice(&send), &send_counts[..]);
+        let received = (bytemuck::cast_slice_mut(&mut arrived), &recv_counts[..]);
+        self.rank.comm.alltoallv(Tag::AHEAD, sent, received).map_err(failed)?;
+        for (&place, row) in places.iter().zip(arrived.chunks_exact(width.max(1))) {
+            into[place as usize * width..][..width].copy_from_slice(row);
+        }
+        Ok(())
     }
 
     /// Counts the bytes of reading rows without reading them.
@@ -60,7 +92,7 @@ impl RemoteRows {
     /// # Errors
     /// A rank that has ended.
     pub fn count(&self, rows: &[u32]) -> Result<()> {
-        self.ask(rows).map(|_| ())
+        self.ask(rows.iter().copied().zip(0..), |_, _| {}).map(|_| ())
     }
 }
 
@@ -74,21 +106,11 @@ impl RowStore for RemoteRows {
     }
 
     fn read(&self, rows: &[u32], into: &mut [f32]) -> Result<()> {
-        let Asked { positions, rows } = self.ask(rows)?;
-        let (width, bytes) = (self.width(), size_of::<f32>() * self.width());
-        let counts = |lists: &[Vec<u32>]| -> Vec<usize> { lists.iter().map(|list| list.len() * bytes).collect() };
-        let (send_counts, recv_counts) = (counts(&rows), counts(&positions));
-        let rows = rows.concat();
-        let mut send = vec![0.0; rows.len() * width];
-        self.own.gather(&rows, &mut send)?;
-        let mut arrived = vec![0.0f32; into.len()];
-        let sent = (bytemuck::cast_slice(&send), &send_counts[..]);
-        let received = (bytemuck::cast_slice_mut(&mut arrived), &recv_counts[..]);
-        self.rank.comm.alltoallv(Tag::AHEAD, sent, received).map_err(failed)?;
-        for (position, row) in positions.iter().flatten().zip(arrived.chunks_exact(width.max(1))) {
-            into[*position as usize * width..][..width].copy_from_slice(row);
-        }
-        Ok(())
+        self.read_each(rows.iter().copied().zip(0..), into)
+    }
+
+    fn read_to(&self, rows: &[u32], places: &[u32], into: &mut [f32]) -> Result<()> {
+        self.read_each(rows.iter().copied().zip(places.iter().copied()), into)
     }
 
     fn write(&self, _rows: &[u32], _from: &[f32]) -> Result<()> {
@@ -97,5 +119,15 @@ impl RowStore for RemoteRows {
 
     fn is_host_memory(&self) -> bool {
         false
+    }
+
+    fn own(&self) -> Range<usize> {
+        let rank = self.rank.comm.rank();
+        self.borders[rank]..self.borders[rank + 1]
+    }
+
+    fn assumed_ns(&self) -> Option<f64> {
+        // The number of a row, and the row.
+        Some((size_of::<u32>() * (1 + self.width())) as f64 * NS_PER_BYTE)
     }
 }

@@ -56,7 +56,7 @@ pub struct Batches {
     layout: BatchLayout,
     loader: Arc<MiniBatchLoader>,
     pool: Arc<rayon::ThreadPool>,
-    /// Bytes that opening the session has sent to other ranks.
+    /// Bytes that opening the session and filling the cache have sent to other ranks.
     sent_to_open: u64,
     /// Names of the parameters of the mini-batch program, without stacks of them.
     names: Vec<String>,
@@ -306,7 +306,9 @@ impl Batches {
     pub fn begin(&mut self, whole: &BoundData, first: BatchKey, epochs: u64) -> Result<()> {
         self.choose_hot(first.seed)?;
         if let (Some(options), None) = (self.cache_options, &self.cache) {
+            let before = self.loader.sent_bytes();
             self.make_cache(options, whole, first.seed)?;
+            self.sent_to_open += self.loader.sent_bytes() - before;
         }
         let loader = Arc::clone(&self.loader);
         if let Some(reuse) = &mut self.reuse {
@@ -348,7 +350,9 @@ impl Batches {
                 rows: self.num_rows(vertex, &whole.num_vertices),
             })
         };
-        let learned: Vec<EmbeddingTable> = (0..num_params).filter_map(learned).collect();
+        // What others have learned since is with the owners.
+        let learned: Vec<EmbeddingTable> =
+            (0..num_params).filter(|_| !self.loader.is_shared()).filter_map(learned).collect();
         let (arrays, threads) = (&self.arrays, self.pool.current_num_threads());
         let slow = |array: usize| slow_of(arrays, array);
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;

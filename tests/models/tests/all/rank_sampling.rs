@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use hgnnc::{DataSource, Distributed, Job, ModelSource, Purpose, Ranks, Silent, Split, prepare};
 use hgnnc_dataset::Dataset;
 use hgnnc_dist::threads;
+use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_model_tests::cases::SCHEMA;
 use hgnnc_model_tests::{World, case};
 use hgnnc_train::TrainOptions;
@@ -26,12 +27,27 @@ struct Trained {
     params: Vec<Vec<u32>>,
     /// By semantic graph: edges that the rank has, and those of all ranks.
     edges: BTreeMap<String, [u64; 2]>,
+    /// Bytes that all ranks have sent in training.
+    sent: u64,
+    /// Of the cache, if there is one.
+    hit_rate: Option<f64>,
 }
 
 fn train(source: &str, data: &Arc<Dataset>, ranks: Ranks) -> Result<Trained, String> {
+    train_with(source, data, ranks, None)
+}
+
+/// With a cache of this many bytes for rows of other ranks.
+fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64>) -> Result<Trained, String> {
     let model = ModelSource::Text { path: PathBuf::from("test.hgnn"), text: source.into() };
-    let (options, data) =
-        (TrainOptions { threads: 1, ..TrainOptions::default() }, DataSource::Loaded(Arc::clone(data)));
+    let (options, data) = (
+        TrainOptions {
+            threads: 1,
+            cache: cache.map(|bytes| CacheOptions { bytes, policy: CachePolicy::Penalty }),
+            ..TrainOptions::default()
+        },
+        DataSource::Loaded(Arc::clone(data)),
+    );
     let job = Job { data, options, ranks: Some(ranks), graph_cache: None, ..Job::new(model) };
     let mut prepared = prepare(Purpose::Train, &job, &mut Silent).map_err(|error| error.to_string())?;
     let (trainer, mut losses) = (&mut prepared.trainer, vec![]);
@@ -45,7 +61,10 @@ fn train(source: &str, data: &Arc<Dataset>, ranks: Ranks) -> Result<Trained, Str
     ran.map_err(|error| error.to_string())?;
     let params = trainer.own_params().map_err(|error| error.to_string())?;
     let params = params.into_iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect();
-    Ok(Trained { losses, params, edges })
+    let report = prepared.report().map_err(|error| error.to_string())?;
+    let sent = report.ranks.iter().map(|rank| rank.train_bytes).sum();
+    let hit_rate = report.batches.and_then(|batches| batches.cache).map(|cache| cache.hit_rate);
+    Ok(Trained { losses, params, edges, sent, hit_rate })
 }
 
 fn train_on(ranks: usize, distribute: Distributed, source: &str, data: &Arc<Dataset>) -> Vec<Trained> {
@@ -142,6 +161,35 @@ fn relations_with_values_of_edges_are_whole() {
         relation.weight = Some(weights.into());
     }
     agree("weights", WITH_WEIGHTS, &Arc::new(data), &|graph| !["r5", "r6"].contains(&graph));
+}
+
+/// A cache changes no number: rows that it keeps are asked for once, before training.
+#[test]
+fn cached_rows_of_others_are_not_sent_again() {
+    let source = of_labels("RgcnConv(hidden: 4)", "    fanout [2, 3]\n").replace("epochs 4", "epochs 12");
+    let data = entities();
+    let run = |distribute: Distributed, cache: Option<u64>| -> Vec<Trained> {
+        let all = threads::run(3, |comm| {
+            let ranks = Ranks { sections: 6, distribute, ..Ranks::new(Arc::clone(comm)) };
+            train_with(&source, &data, ranks, cache)
+        });
+        all.into_iter().map(|trained| trained.unwrap_or_else(|error| panic!("{error}"))).collect()
+    };
+    for distribute in [BOTH, Distributed { edges: false, features: true }] {
+        let without = run(distribute, None);
+        // No row, five rows, and all rows of others.
+        let mut sent = vec![];
+        for bytes in [0, 5 * 16, 30 * 16] {
+            let cached = run(distribute, Some(bytes));
+            for (rank, (cached, without)) in cached.iter().zip(&without).enumerate() {
+                assert_eq!((&cached.losses, &cached.params), (&without.losses, &without.params), "rank {rank}");
+            }
+            assert_eq!(cached[0].hit_rate.map(|rate| rate > 0.0), Some(bytes > 0), "{:?}", cached[0].hit_rate);
+            sent.push(cached[0].sent);
+        }
+        assert_eq!(sent[0], without[0].sent, "a cache without rows");
+        assert!(sent[0] > sent[1] && sent[1] > sent[2], "{sent:?}");
+    }
 }
 
 /// Each refusal names the reason.
