@@ -370,7 +370,7 @@ mod tests {
             tables: vec![Table { name: "w".into(), row_bytes: 8, written: true, miss_ns: 1.0 }],
             homes: vec![RowSource::Learned(vec![0])],
             vertices: vec![VertexType::new(0)],
-            own: vec![0..0],
+            own: vec![Range::default()],
             slots: vec![Arc::new(Slots::new(3, vec![0, 2]))],
             fast: vec![Some(CachedArray { table: 0, rows: fast })],
             written: vec![vec![false; 2]],

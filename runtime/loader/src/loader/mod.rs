@@ -139,8 +139,8 @@ enum Sampling<'s> {
     Alone(Sampler<'s>),
     /// Where ranks share relations, the first hop is sampled apart.
     Relations {
-        first: Sampler<'s>,
-        later: Sampler<'s>,
+        first: Box<Sampler<'s>>,
+        later: Box<Sampler<'s>>,
     },
     /// By the owners of the vertices.
     Owners(HopSampler<'s>, Words),
@@ -423,7 +423,7 @@ impl MiniBatchLoader {
             }
             share => match share.as_ref().and_then(Share::relations) {
                 Some(own) => Sampler::new(&self.graph, self.plan_of_relations(own))
-                    .and_then(|first| Ok(Sampling::Relations { first, later: sampler()? })),
+                    .and_then(|first| Ok(Sampling::Relations { first: Box::new(first), later: Box::new(sampler()?) })),
                 None => sampler().map(Sampling::Alone),
             },
         };
