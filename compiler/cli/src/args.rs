@@ -705,12 +705,12 @@ mod tests {
 pub enum DatasetPart {
     /// Edges: the owner of a vertex draws its in-edges.
     Edges,
-    /// Dense features.
+    /// Dense features: the owner of a vertex sends its row.
     Features,
 }
 
 impl DatasetPart {
-    /// What is divided, of the parts that were asked for.
+    /// The parts that were asked for, each once.
     pub fn all(parts: &[Self]) -> hgnnc::Distributed {
         hgnnc::Distributed { edges: parts.contains(&Self::Edges), features: parts.contains(&Self::Features) }
     }

@@ -20,17 +20,17 @@ use crate::ranks::Division;
 pub struct Distributed {
     /// The edges: owners draw in-edges of their vertices.
     pub edges: bool,
-    /// Dense rows of features.
+    /// Dense features: owners send rows of their vertices.
     pub features: bool,
 }
 
 impl Distributed {
-    /// Whether there is anything.
+    /// Whether something is divided.
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Whether there is nothing.
+    /// Whether nothing is divided.
     pub fn is_none(&self) -> bool {
         !self.any()
     }

@@ -16,7 +16,7 @@ use hgnnc_sample::{BatchKey, DrawnEdges, Fanout, HopSampler, Plan};
 use super::ranks::{MAKES, Share, tell_owners};
 use super::{MiniBatch, MiniBatchLoader, unsupported};
 
-/// How requests and answers are written. Both are lists of words, whose lengths follow from the lists before them.
+/// Requests and answers as lists of words, whose lengths follow from the lists before them.
 pub(super) struct Words {
     /// By relation: whether values of its edges are read, so that an answer has their numbers.
     numbered: Vec<bool>,
@@ -152,8 +152,8 @@ impl MiniBatchLoader {
         Ok(true)
     }
 
-    /// Sends each rank a list of words, and returns those that each has sent to this one. `None` if one of the ranks makes no
-    /// more batches.
+    /// Sends each rank a list of words, and returns those that each has sent to this one. `None` where [`tell_owners`] has
+    /// none, since one of the ranks makes no more batches.
     fn tell(&self, share: &Share, lists: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
         let rank = share.rank.comm.rank();
         let words: usize =

@@ -134,7 +134,7 @@ pub struct LoaderWorker<'s> {
     cached: Option<CachedVertices>,
 }
 
-/// How the neighbours of the seeds are sampled.
+/// The ways to sample the neighbours of the seeds.
 enum Sampling<'s> {
     Alone(Sampler<'s>),
     /// Where ranks share relations, the first hop is sampled apart.

@@ -14,8 +14,8 @@ use crate::internal;
 /// Of a network of 10 Gbit/s, the default of plans.
 const NS_PER_BYTE: f64 = 0.8;
 
-/// Rows of vertices, of which each rank has those that it owns. All ranks read rows of it at once, in batches that they make
-/// together.
+/// Rows of vertices, of which each rank has those that it owns. All ranks read rows of it at once, for each batch that they
+/// make together.
 pub(super) struct RemoteRows {
     rank: Rank,
     /// The first row of each rank, and the number of all.
