@@ -8,6 +8,7 @@ use hgnnc_machine::Machine;
 use hgnnc_profile::ProfileOptions;
 use hgnnc_report::{diff, text};
 
+use crate::args::DatasetPart;
 use crate::cluster::{on_processes, shows};
 use crate::failure::Failure;
 use crate::output::print;
@@ -33,8 +34,12 @@ fn run(args: &ProfileArgs) -> Result<ExitCode, Failure> {
 }
 
 fn alone(args: &ProfileArgs) -> Result<ExitCode, Failure> {
-    if args.share.is_some() {
-        return Err(Failure::input("`--share` is for several processes, as `mpirun -n 4 hgnnc profile` starts them"));
+    for (option, asked) in [("--share", args.share.is_some()), ("--distribute", !args.distribute.is_empty())] {
+        if asked {
+            return Err(Failure::input(format!(
+                "`{option}` is for several processes, as `mpirun -n 4 hgnnc profile` starts them"
+            )));
+        }
     }
     if let Some(folder) = &args.out {
         check_folder(folder)?;
@@ -81,7 +86,8 @@ fn together(args: &ProfileArgs, ranks: Ranks) -> Result<ExitCode, Failure> {
     if let (Some(folder), true) = (&args.out, shows) {
         check_folder(folder)?;
     }
-    let ranks = Some(Ranks { split: args.share.unwrap_or_default().into(), ..ranks });
+    let (split, distribute) = (args.share.unwrap_or_default().into(), DatasetPart::all(&args.distribute));
+    let ranks = Some(Ranks { split, distribute, ..ranks });
     let job = job(&args.model, args.device.device, &args.disable, options(&args.device))?;
     let mut prepared = prepare_on(Purpose::Train, &Job { ranks, ..job })?;
     if shows {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgMatches, Args as ClapArgs, FromArgMatches};
 
-use crate::args::{DeviceArgs, ModelArgs, Share, parse_within};
+use crate::args::{DatasetPart, DeviceArgs, ModelArgs, Share, parse_within};
 use crate::switches::DisableArgs;
 
 /// Arguments of `profile` with a model.
@@ -29,6 +29,9 @@ pub struct ProfileArgs {
     /// Of several processes: divide mini-batches among them by these, as `train` does [default: seeds]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub share: Option<Share>,
+    /// Of several processes: parts of the dataset that are divided among them (`edges,features`), as `train` does
+    #[arg(long, value_name = "PARTS", value_enum, value_delimiter = ',')]
+    pub distribute: Vec<DatasetPart>,
     /// Also write `profile.html`, `profile.txt`, `profile.json` and `trace.json` (for Perfetto) into this folder
     #[arg(short, long, value_name = "OUT")]
     pub out: Option<PathBuf>,

@@ -10,6 +10,7 @@ use hgnnc_dist::simgrid::{self, Request, SimgridError};
 use hgnnc_dist::trace::{RankTimes, Trace};
 use hgnnc_graph::show_bytes;
 
+use crate::args::DatasetPart;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::run::{job, options};
@@ -26,6 +27,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let simulation = Simulation {
         ranks: args.ranks.iter().map(|&ranks| ranks as usize).collect(),
         split: args.share.into(),
+        distribute: DatasetPart::all(&args.distribute),
         weak: args.weak,
         steps: args.steps,
         network: args.network,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use hgnnc_dist::network::Network;
 
-use crate::args::{DeviceArgs, ModelArgs, Share, heading, parse_within};
+use crate::args::{DatasetPart, DeviceArgs, ModelArgs, Share, heading, parse_within};
 use crate::switches::DisableArgs;
 
 /// Arguments of the command `simulate`.
@@ -24,6 +24,9 @@ pub struct SimulateArgs {
     /// Divide mini-batches among processes by these
     #[arg(help_heading = heading::TRAINING, long, value_name = "WHAT", value_enum, default_value_t)]
     pub share: Share,
+    /// As of `train`: parts of the dataset of which a process has those of its own vertices only (`edges,features`)
+    #[arg(help_heading = heading::TRAINING, long, value_name = "PARTS", value_enum, value_delimiter = ',')]
+    pub distribute: Vec<DatasetPart>,
     /// Each process has as many seeds as `batch` says, instead of a part of them (weak scaling)
     #[arg(help_heading = heading::TRAINING, long)]
     pub weak: bool,

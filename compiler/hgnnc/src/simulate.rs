@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hgnnc_cpu::thread_pool;
-use hgnnc_data::ExecError;
+use hgnnc_data::{Distributed, ExecError};
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads::{Recorder, run_in_turns};
 use hgnnc_dist::trace::{RankTimes, Trace, replay};
@@ -33,6 +33,8 @@ pub struct Simulation {
     pub ranks: Vec<usize>,
     /// The part of a mini-batch that ranks divide among themselves.
     pub split: Split,
+    /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches.
+    pub distribute: Distributed,
     /// Whether each rank has as many seeds as `batch` says, instead of a part of them.
     pub weak: bool,
     /// Steps of training that are counted, after some that are not.
@@ -116,7 +118,8 @@ pub fn simulate(
     other: Option<&NetworkSimulator<'_>>,
     observer: &mut dyn Observer,
 ) -> Result<SimulationReport, Error> {
-    let ranks = Ranks { split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
+    let Simulation { split, distribute, .. } = *simulation;
+    let ranks = Ranks { split, distribute, ..Ranks::new(Arc::new(Alone)) };
     let options = TrainOptions { load_ahead: false, ..job.options.clone() };
     let job = Job { ranks: Some(ranks), options, ..job.clone() };
     check_ranks(&job)?;
@@ -182,7 +185,8 @@ fn record(
     observer: &mut dyn Observer,
 ) -> Result<Vec<Trace>, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
-    let ranks = Ranks { sections, split: simulation.split, ..Ranks::new(Arc::new(Alone)) };
+    let Simulation { split, distribute, .. } = *simulation;
+    let ranks = Ranks { sections, split, distribute, ..Ranks::new(Arc::new(Alone)) };
     let compiled = CompiledRanks::new(bound, size, Purpose::Train, &ranks, observer)?;
     let (data, options) = (&bound.data, &bound.options);
     let failed = Mutex::new(None);

@@ -7,11 +7,12 @@
 //!
 //! So a rank needs the in-edges of its own vertices only. Its batch is the one that it would have sampled from the whole graph.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hgnnc_data::{ExecError, Result};
 use hgnnc_ir::types::{Graph, Space};
-use hgnnc_sample::{BatchKey, DrawnEdges, Fanout, HopSampler, Plan};
+use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HopSampler};
 
 use super::ranks::{MAKES, Share, tell_owners};
 use super::{MiniBatch, MiniBatchLoader, unsupported};
@@ -60,6 +61,50 @@ impl Words {
     }
 }
 
+/// A hop of a batch that ranks sample together.
+struct Hop {
+    number: usize,
+    key: BatchKey,
+    /// The relations that it draws edges of, the same on all ranks.
+    relations: Vec<usize>,
+    /// The types of their destinations.
+    types: Vec<usize>,
+    /// By vertex type: the first vertex of each rank, and the number of all.
+    borders: Arc<[Vec<usize>]>,
+}
+
+impl Hop {
+    fn owner(&self, of: usize, vertex: u32) -> usize {
+        self.borders[of][1..].partition_point(|&border| border <= vertex as usize)
+    }
+
+    /// By rank: for each type of destinations their number, and the vertices.
+    fn requests(&self, ranks: usize, sampled: &Batch) -> Vec<Vec<u32>> {
+        let mut requests = vec![vec![]; ranks];
+        for &of in &self.types {
+            let mut wanted = vec![vec![]; ranks];
+            let fresh = &sampled.vertices[of][sampled.fresh(self.number, of)];
+            fresh.iter().for_each(|&vertex| wanted[self.owner(of, vertex)].push(vertex));
+            for (request, wanted) in requests.iter_mut().zip(wanted) {
+                request.push(wanted.len() as u32);
+                request.extend(wanted);
+            }
+        }
+        requests
+    }
+
+    /// By vertex type: the vertices of a request.
+    fn vertices<'r>(&self, mut request: &'r [u32]) -> Result<Vec<&'r [u32]>> {
+        let mut vertices: Vec<&[u32]> = vec![&[]; self.borders.len()];
+        for &of in &self.types {
+            let (&count, words) = request.split_first().ok_or_else(|| unreadable("request"))?;
+            let of_type = words.split_at_checked(count as usize);
+            (vertices[of], request) = of_type.ok_or_else(|| unreadable("request"))?;
+        }
+        Ok(vertices)
+    }
+}
+
 impl MiniBatchLoader {
     /// Samples a batch together with the other ranks. False if one of them makes no more batches.
     ///
@@ -77,79 +122,89 @@ impl MiniBatchLoader {
         sampler.start(seeds, sampled).map_err(unsupported)?;
         first_edges.iter_mut().for_each(Vec::clear);
         first_edges.resize_with(self.graph.relations().len(), Vec::new);
-        let borders: Vec<Vec<usize>> =
-            (0..self.types.len()).map(|of| share.borders(of, self.graph.counts()[of])).collect();
-        let owner = |of: usize, vertex: u32| borders[of][1..].partition_point(|&border| border <= vertex as usize);
-        let ranks = share.rank.comm.size();
-        for hop in 0..self.plan.num_hops() {
-            let drawn = self.drawn_in(&self.plan, hop);
-            let types: Vec<usize> = self.destinations_of(&drawn);
-            // For each type: the number of vertices, and the vertices.
-            let mut requests = vec![vec![]; ranks];
-            let mut asked = vec![vec![0; self.types.len()]; ranks];
-            for &of in &types {
-                let mut wanted = vec![vec![]; ranks];
-                let fresh = &sampled.vertices[of][sampled.fresh(hop, of)];
-                fresh.iter().for_each(|&vertex| wanted[owner(of, vertex)].push(vertex));
-                for (other, wanted) in wanted.into_iter().enumerate() {
-                    asked[other][of] = wanted.len();
-                    requests[other].push(wanted.len() as u32);
-                    requests[other].extend(wanted);
-                }
-            }
-            let Some(requests) = self.tell(share, &requests)? else { return Ok(false) };
-            let mut answers = vec![];
-            for request in &requests {
-                let mut rest = &request[..];
-                let mut vertices: Vec<&[u32]> = vec![&[]; self.types.len()];
-                for &of in &types {
-                    let (&count, words) = rest.split_first().ok_or_else(|| unreadable("request"))?;
-                    (vertices[of], rest) =
-                        words.split_at_checked(count as usize).ok_or_else(|| unreadable("request"))?;
-                }
-                let mut answer = vec![];
-                for &relation in &drawn {
-                    let of = self.graph.relations()[relation].dst_type;
-                    let mut edges = DrawnEdges::default();
-                    sampler.draw((hop, relation), key, vertices[of], &mut edges);
-                    words.write(relation, &edges, &mut answer);
-                }
-                answers.push(answer);
-            }
+        let borders: Arc<[Vec<usize>]> =
+            self.graph.counts().iter().enumerate().map(|(of, &count)| share.borders(of, count)).collect();
+        for number in 0..self.plan.num_hops() {
+            let hop = self.hop((number, key), Arc::clone(&borders));
+            let asked = hop.requests(share.rank.comm.size(), sampled);
+            let Some(requests) = self.tell(share, &asked)? else { return Ok(false) };
+            let answer = |request: &Vec<u32>| self.answer(&hop, words, request, sampler);
+            let answers: Vec<Vec<u32>> = requests.iter().map(answer).collect::<Result<_>>()?;
             let Some(answers) = self.tell(share, &answers)? else { return Ok(false) };
-            // By owner, and by relation of the hop: the edges of the vertices that this rank asked for.
-            let mut of_owners: Vec<Vec<DrawnEdges>> = vec![];
+            let mut of_owners = vec![];
             for (answer, asked) in answers.iter().zip(&asked) {
-                let mut rest = &answer[..];
-                let of_relation = |&relation: &usize| {
-                    let vertices = asked[self.graph.relations()[relation].dst_type];
-                    words.read(relation, vertices, &mut rest).ok_or_else(|| unreadable("answer"))
-                };
-                of_owners.push(drawn.iter().map(of_relation).collect::<Result<_>>()?);
+                of_owners.push(self.edges_of_answer(&hop, words, asked, answer)?);
             }
-            for (relation, of) in self.graph.relations().iter().enumerate() {
-                let Some(at) = drawn.iter().position(|&known| known == relation) else {
-                    sampler.add((hop, relation), sampled, |_| [&[], &[]]).map_err(unsupported)?;
-                    first_edges[relation].resize(sampled.fresh(hop, of.dst_type).end, 0);
-                    continue;
-                };
-                let destinations = sampled.vertices[of.dst_type][sampled.fresh(hop, of.dst_type)].to_vec();
-                // By owner: the next of its vertices, and the first edge of that one.
-                let mut next = vec![(0, 0); ranks];
-                let edges_of = |row: usize| {
-                    let owner = owner(of.dst_type, destinations[row]);
-                    let DrawnEdges { counts, firsts, eids, sources } = &of_owners[owner][at];
-                    let (vertex, edge) = next[owner];
-                    let edges = edge..edge + counts[vertex] as usize;
-                    next[owner] = (vertex + 1, edges.end);
-                    first_edges[relation].push(firsts[vertex]);
-                    [&sources[edges.clone()], eids.get(edges).unwrap_or_default()]
-                };
-                sampler.add((hop, relation), sampled, edges_of).map_err(unsupported)?;
-            }
-            sampler.end_hop(hop, sampled);
+            self.add_edges(&hop, &of_owners, sampler, sampled, first_edges)?;
         }
         Ok(true)
+    }
+
+    fn hop(&self, (number, key): (usize, BatchKey), borders: Arc<[Vec<usize>]>) -> Hop {
+        let draws = |(_, fanout): &(usize, &Fanout)| **fanout != Fanout::AtMost(0);
+        let relations: Vec<usize> =
+            self.plan.fanouts[number].iter().enumerate().filter(draws).map(|(relation, _)| relation).collect();
+        let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
+        types.sort_unstable();
+        types.dedup();
+        Hop { number, key, relations, types, borders }
+    }
+
+    /// Draws the in-edges that a request asks for: for each relation of the hop, in their order, those of its destinations.
+    fn answer(&self, hop: &Hop, words: &Words, request: &[u32], sampler: &mut HopSampler<'_>) -> Result<Vec<u32>> {
+        let (vertices, mut answer) = (hop.vertices(request)?, vec![]);
+        for &relation in &hop.relations {
+            let mut edges = DrawnEdges::default();
+            let of = self.graph.relations()[relation].dst_type;
+            sampler.draw((hop.number, relation), hop.key, vertices[of], &mut edges);
+            words.write(relation, &edges, &mut answer);
+        }
+        Ok(answer)
+    }
+
+    /// By relation of the hop: the edges of the vertices that a request has asked for.
+    fn edges_of_answer(&self, hop: &Hop, words: &Words, request: &[u32], answer: &[u32]) -> Result<Vec<DrawnEdges>> {
+        let (vertices, mut rest) = (hop.vertices(request)?, answer);
+        let of_relation = |&relation: &usize| {
+            let vertices = vertices[self.graph.relations()[relation].dst_type].len();
+            words.read(relation, vertices, &mut rest).ok_or_else(|| unreadable("answer"))
+        };
+        hop.relations.iter().map(of_relation).collect()
+    }
+
+    /// Adds a hop to a batch. `of_owners` has the edges of each rank's vertices among the destinations, in their order.
+    fn add_edges(
+        &self,
+        hop: &Hop,
+        of_owners: &[Vec<DrawnEdges>],
+        sampler: &mut HopSampler<'_>,
+        sampled: &mut Batch,
+        first_edges: &mut [Vec<u32>],
+    ) -> Result<()> {
+        for (relation, of) in self.graph.relations().iter().enumerate() {
+            let number = (hop.number, relation);
+            let fresh = sampled.fresh(hop.number, of.dst_type);
+            let Some(at) = hop.relations.iter().position(|&known| known == relation) else {
+                sampler.add(number, sampled, |_| [&[], &[]]).map_err(unsupported)?;
+                first_edges[relation].resize(fresh.end, 0);
+                continue;
+            };
+            let destinations = sampled.vertices[of.dst_type][fresh].to_vec();
+            // By owner: the next of its vertices, and the first edge of that one.
+            let mut next = vec![(0, 0); of_owners.len()];
+            let edges_of = |row: usize| {
+                let owner = hop.owner(of.dst_type, destinations[row]);
+                let DrawnEdges { counts, firsts, eids, sources } = &of_owners[owner][at];
+                let (vertex, edge) = next[owner];
+                let edges = edge..edge + counts[vertex] as usize;
+                next[owner] = (vertex + 1, edges.end);
+                first_edges[relation].push(firsts[vertex]);
+                [&sources[edges.clone()], eids.get(edges).unwrap_or_default()]
+            };
+            sampler.add(number, sampled, edges_of).map_err(unsupported)?;
+        }
+        sampler.end_hop(hop.number, sampled);
+        Ok(())
     }
 
     /// Sends each rank a list of words, and returns those that each has sent to this one. `None` where [`tell_owners`] has
@@ -160,20 +215,6 @@ impl MiniBatchLoader {
             lists.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, list)| list.len()).sum();
         share.sent.fetch_add((words * size_of::<u32>()) as u64, Relaxed);
         tell_owners(&share.rank, MAKES, lists)
-    }
-
-    /// The relations that a hop draws edges of. They are the same on all ranks.
-    fn drawn_in(&self, plan: &Plan, hop: usize) -> Vec<usize> {
-        let fanouts = plan.fanouts[hop].iter().enumerate();
-        fanouts.filter(|(_, fanout)| **fanout != Fanout::AtMost(0)).map(|(relation, _)| relation).collect()
-    }
-
-    /// The types of the destinations of relations.
-    fn destinations_of(&self, relations: &[usize]) -> Vec<usize> {
-        let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
-        types.sort_unstable();
-        types.dedup();
-        types
     }
 }
 

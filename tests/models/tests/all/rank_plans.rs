@@ -131,15 +131,27 @@ fn a_simulation_sends_the_planned_bytes() {
     for (name, batch) in [("rgcn_basis", false), ("sage_mean", true)] {
         let source = source_of(name, batch);
         let data = world(name, &source);
-        let simulation =
-            |steps| Simulation { ranks: vec![1, 3], split: Split::Seeds, weak: false, steps, network: NETWORK };
-        let report = simulate(&job(&source, &data, None), &simulation(2), None, &mut Silent);
+        let simulation = |steps, distribute| Simulation {
+            ranks: vec![1, 3],
+            split: Split::Seeds,
+            distribute,
+            weak: false,
+            steps,
+            network: NETWORK,
+        };
+        let report = simulate(&job(&source, &data, None), &simulation(2, Distributed::default()), None, &mut Silent);
         let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
         let [one, three] = &report.runs[..] else { panic!("{report:?}") };
         assert!(report.simulated && one.sent_bytes == 0.0 && one.efficiency == 1.0, "{report:?}");
         assert_eq!((one.ranks, three.ranks, three.of_ranks.len(), report.sensitivity.len()), (1, 3, 3, 6));
         assert!(three.step_ms >= three.of_ranks.iter().map(|rank| rank.compute_ms).fold(0.0, f64::max));
-        if !batch {
+        if batch {
+            // Rows and edges of owners are sent as well.
+            let both = Distributed { edges: true, features: true };
+            let divided = simulate(&job(&source, &data, None), &simulation(2, both), None, &mut Silent);
+            let divided = divided.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(divided.runs[1].sent_bytes > three.sent_bytes, "{divided:?}");
+        } else {
             let Candidate::Planned(plan) = plans(&source, &data, 3).remove(0) else { panic!("{name} has a plan") };
             let sent: Vec<u64> = three.of_ranks.iter().map(|rank| rank.sent_bytes as u64).collect();
             assert_eq!(sent, plan.predicted.sent_bytes, "{name}");
@@ -150,7 +162,9 @@ fn a_simulation_sends_the_planned_bytes() {
 #[test]
 fn more_seeds_for_more_ranks_need_batches() {
     let source = source_of("gcn", false);
-    let simulation = Simulation { ranks: vec![2], split: Split::Seeds, weak: true, steps: 1, network: NETWORK };
+    let distribute = Distributed::default();
+    let simulation =
+        Simulation { ranks: vec![2], split: Split::Seeds, distribute, weak: true, steps: 1, network: NETWORK };
     let job: Job = job(&source, &world("gcn", &source), None);
     let error = simulate(&job, &simulation, None, &mut Silent).expect_err("no batch").to_string();
     assert!(error.contains("give it a `batch`"), "{error}");
