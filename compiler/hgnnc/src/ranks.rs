@@ -212,8 +212,6 @@ fn undistributed(executable: &Executable, distribute: Distributed, split: Split)
     let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
     if !distribute.edges {
         None
-    } else if training.links().is_some() {
-        Some("a batch of links is compared with all edges, so each process needs the whole graph")
     } else if split.shares_relations() {
         Some("processes that share relations sample the whole graph")
     } else if batch.reuse.is_some() {

@@ -51,12 +51,12 @@ impl Binder<'_> {
         let Own { division, rank, distribute } = self.options.own.as_ref()?;
         let (flow, decl) = (self.flow, &self.flow.graphs[index]);
         let graph = Graph::new(index);
-        // Batches are sampled around any vertex, and links are compared with all edges.
+        // Batches are sampled around any vertex, and links of the whole graph are compared with all edges.
         let is_sampled = match training.map(|training| (&training.batch, training.links())) {
             None | Some((None, None)) => false,
-            Some((_, Some(_))) => true,
+            Some((None, Some(_))) => true,
             // Values of edges, and weights to draw by, are known by the numbers of edges in the whole graph.
-            Some((Some(batch), None)) => {
+            Some((Some(batch), _)) => {
                 let by_weight = |hop: &Vec<Fanout>| matches!(hop[index], Fanout::Weighted(_) | Fanout::Latest(_));
                 !distribute.edges
                     || batch.fanouts.iter().any(by_weight)

@@ -156,7 +156,8 @@ pub fn divide(
         let is_read = |graph: usize| one.iter().any(|input| input.ty.space == Space::Edges(Graph::new(graph)));
         let Some(graph) = whole.graphs.get_mut(of) else { continue };
         let is_listed = graph.deferred.is_some() || graph.shuffle.is_some() || graph.listed.is_some();
-        if sampled && !is_listed && !weighted && !is_read(of) {
+        // Links to learn are drawn from all of them.
+        if sampled && !tables.graphs[of].links && !is_listed && !weighted && !is_read(of) {
             graph.keep_in_edges(division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank));
         } else if graph.part.is_some() {
             graph.release_part();

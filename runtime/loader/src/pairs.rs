@@ -377,7 +377,10 @@ impl PairSource {
                 for edge in begin..end {
                     if links.is_empty() || !is_link(src[block.indices[edge] as usize]) {
                         block.indices[kept] = block.indices[edge];
-                        block.eids[kept] = block.eids[edge];
+                        // Nothing reads the numbers of edges that owners of vertices have drawn.
+                        if let Some(&number) = block.eids.get(edge) {
+                            block.eids[kept] = number;
+                        }
                         kept += 1;
                     }
                 }

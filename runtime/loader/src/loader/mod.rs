@@ -556,7 +556,11 @@ impl MiniBatchLoader {
                 return self.sample_relations(first, later, &seeds, key, mini_batch).map(|()| true);
             }
             (Sampling::Owners(sampler, words), Some(share)) => {
-                return self.sample_by_owners((share, words), sampler, &seeds, key, mini_batch);
+                let made = self.sample_by_owners((share, words), sampler, &seeds, key, mini_batch)?;
+                if let Seeds::Links(source) = &self.seeds {
+                    source.exclude(&worker.pairs, &mut mini_batch.sampled);
+                }
+                return Ok(made);
             }
             (Sampling::Owners(..), None) => return Err(internal("owners of vertices that one process shares")),
         };

@@ -261,6 +261,8 @@ impl MiniBatchLoader {
     /// A rank that has ended.
     pub(super) fn begin_with_others(&self) -> Result<bool> {
         match &self.share {
+            // The first request for edges says the same.
+            Some(share) if share.by_owners() && self.plan.num_hops() > 0 => Ok(true),
             Some(share) if share.rank.distribute.any() => {
                 let nothing = vec![vec![]; share.rank.comm.size()];
                 Ok(tell_owners(&share.rank, MAKES, &nothing)?.is_some())

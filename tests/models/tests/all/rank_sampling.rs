@@ -14,6 +14,7 @@ use hgnnc_model_tests::cases::SCHEMA;
 use hgnnc_model_tests::{World, case};
 use hgnnc_train::TrainOptions;
 
+use crate::rank_links;
 use crate::rank_stacks::{entities, of_labels};
 use crate::ranks::{TRAIN, world_of};
 
@@ -189,6 +190,21 @@ fn cached_rows_of_others_are_not_sent_again() {
         }
         assert_eq!(sent[0], without[0].sent, "a cache without rows");
         assert!(sent[0] > sent[1] && sent[1] > sent[2], "{sent:?}");
+    }
+}
+
+/// Links of a batch are no messages of it on any rank, whoever has drawn the edges.
+#[test]
+fn links_are_left_out_of_edges_that_owners_draw() {
+    let model = rank_links::MODEL.replace("epochs    4", "epochs    2");
+    for source in [model.clone(), model.replace("negatives", "fanout    [2, 2]\n    negatives")] {
+        let data = rank_links::music();
+        let (whole, by_owners) = (train_on(3, NOTHING, &source, &data), train_on(3, BOTH, &source, &data));
+        for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
+            assert_eq!((&by_owners.losses, &by_owners.params), (&whole.losses, &whole.params), "rank {rank}");
+        }
+        let divided = by_owners[0].edges.iter().filter(|(_, [own, all])| own < all).count();
+        assert!(divided > 0, "{:?}", by_owners[0].edges);
     }
 }
 
