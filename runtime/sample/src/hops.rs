@@ -45,7 +45,7 @@ impl<'g> HopSampler<'g> {
     /// A sampler for a plan without walks.
     ///
     /// # Errors
-    /// No memory for the tables.
+    /// When there is no memory for the tables of compact ids.
     pub fn new(graph: &'g SampleGraph<'g>, plan: &'g Plan) -> Result<Self, GraphError> {
         let tables = graph.counts().iter().map(|&count| IdMap::new(count)).collect::<Result<_, _>>()?;
         Ok(Self { graph, plan, tables, space: DrawSpace::default() })
@@ -115,7 +115,7 @@ impl<'g> HopSampler<'g> {
     /// the first of the hop, and their positions in the CSC, or none of these.
     ///
     /// # Errors
-    /// More edges than a batch holds.
+    /// When the relation has 2^32 edges or more in the batch.
     pub fn add<'e>(
         &mut self,
         (hop, relation): (usize, usize),

@@ -29,7 +29,7 @@ pub trait RowStore: Send + Sync {
     /// Copies rows to these places of `into`, which are counted in rows.
     ///
     /// # Errors
-    /// Those of [`RowStore::read`].
+    /// When the memory of the rows cannot be read, as by [`RowStore::read`].
     fn read_to(&self, rows: &[u32], places: &[u32], into: &mut [f32]) -> Result<()> {
         let width = self.width();
         let mut copied = vec![0.0; rows.len() * width];

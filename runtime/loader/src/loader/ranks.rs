@@ -258,7 +258,7 @@ impl MiniBatchLoader {
     /// Begins a batch that is made of parts of other ranks. False if one of them makes no more batches.
     ///
     /// # Errors
-    /// A rank that has ended.
+    /// When another rank has ended without saying so, or cannot be reached.
     pub(super) fn begin_with_others(&self) -> Result<bool> {
         match &self.share {
             // The first request for edges says the same.

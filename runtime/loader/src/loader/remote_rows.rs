@@ -14,8 +14,8 @@ use crate::internal;
 /// Of a network of 10 Gbit/s, the default of plans.
 const NS_PER_BYTE: f64 = 0.8;
 
-/// Rows of vertices, of which each rank has those that it owns. All ranks read rows of it at once, for each batch that they
-/// make together.
+/// Rows of vertices, of which each rank has those that it owns. Reading them is an exchange among all ranks, which make each
+/// batch together.
 pub(super) struct RemoteRows {
     rank: Rank,
     /// The first row of each rank, and the number of all.
@@ -90,7 +90,7 @@ impl RemoteRows {
     /// Counts the bytes of reading rows without reading them.
     ///
     /// # Errors
-    /// A rank that has ended.
+    /// When another rank has ended, so that its request does not come.
     pub fn count(&self, rows: &[u32]) -> Result<()> {
         self.ask(rows.iter().copied().zip(0..), |_, _| {}).map(|_| ())
     }

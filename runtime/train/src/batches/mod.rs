@@ -350,7 +350,7 @@ impl Batches {
                 rows: self.num_rows(vertex, &whole.num_vertices),
             })
         };
-        // What others have learned since is with the owners.
+        // Learned rows are not cached where several processes train: each step changes them at their owners.
         let learned: Vec<EmbeddingTable> =
             (0..num_params).filter(|_| !self.loader.is_shared()).filter_map(learned).collect();
         let (arrays, threads) = (&self.arrays, self.pool.current_num_threads());
