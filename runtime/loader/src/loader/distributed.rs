@@ -14,7 +14,7 @@ use hgnnc_data::{ExecError, Result};
 use hgnnc_ir::types::{Graph, Space};
 use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HopSampler};
 
-use super::ranks::{MAKES, Share, tell_owners};
+use super::ranks::{MAKES, Share, owner, tell_owners};
 use super::{MiniBatch, MiniBatchLoader, unsupported};
 
 /// Requests and answers as lists of words, whose lengths follow from the lists before them.
@@ -75,7 +75,7 @@ struct Hop {
 
 impl Hop {
     fn owner(&self, of: usize, vertex: u32) -> usize {
-        self.borders[of][1..].partition_point(|&border| border <= vertex as usize)
+        owner(&self.borders[of], vertex)
     }
 
     /// By rank: for each type of destinations their number, and the vertices.

@@ -216,6 +216,11 @@ impl Share {
     }
 }
 
+/// The rank that owns a vertex. `borders` has the first vertex of each rank, and the number of all.
+pub(super) fn owner(borders: &[usize], vertex: u32) -> usize {
+    borders[1..].partition_point(|&border| border <= vertex as usize)
+}
+
 /// A part of `count` rows.
 fn part(rank: usize, count: usize, ranks: usize) -> Range<usize> {
     count * rank / ranks..count * (rank + 1) / ranks
@@ -313,7 +318,7 @@ impl MiniBatchLoader {
             // The rows of the batch, by owner.
             let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
             for (row, &vertex) in (0..).zip(vertices) {
-                let owner = borders[1..].partition_point(|&border| border <= vertex as usize);
+                let owner = owner(&borders, vertex);
                 places[owner].push(row);
                 wanted[owner].push(vertex);
             }

@@ -8,7 +8,7 @@ use hgnnc_data::{ExecError, Result};
 use hgnnc_dist::Tag;
 use hgnnc_session::{HostRows, Rank, RowStore};
 
-use super::ranks::{MAKES, failed, tell_owners};
+use super::ranks::{MAKES, failed, owner, tell_owners};
 use crate::internal;
 
 /// Of a network of 10 Gbit/s, the default of plans.
@@ -44,7 +44,7 @@ impl RemoteRows {
         let (own, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
         let (mut places, mut wanted) = (vec![vec![]; ranks], vec![vec![]; ranks]);
         for (row, place) in rows {
-            let owner = self.borders[1..].partition_point(|&border| border <= row as usize);
+            let owner = owner(&self.borders, row);
             let of_owner = row - self.borders[owner] as u32;
             if owner == own {
                 near(of_owner, place);

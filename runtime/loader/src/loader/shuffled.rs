@@ -19,7 +19,7 @@ use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, VertexRows};
 use hgnnc_sample::BatchKey;
 
-use super::ranks::{MAKES, Share, SharedTable, grouped, tell_owners};
+use super::ranks::{MAKES, Share, SharedTable, grouped, owner, tell_owners};
 use super::{MiniBatch, MiniBatchLoader};
 
 /// The in-edges of shuffled vertices, for rows of these vertices.
@@ -112,7 +112,7 @@ impl MiniBatchLoader {
         for shuffled in &share.shuffled {
             let (table, owned) = (&share.tables[shuffled.table], &owned[shuffled.table]);
             let of = self.layout.vertices[table.sampled.index()].vertex;
-            let borders = share.rank.division.vertices(of, self.graph.counts()[of.index()]).borders();
+            let borders = share.borders(of.index(), self.graph.counts()[of.index()]);
             let own: Vec<u32> = owned.rows.iter().map(|&row| row + borders[rank] as u32).collect();
             share.sent.fetch_add(((ranks - 1) * own.len() * size_of::<u32>()) as u64, Relaxed);
             let Some(mut of_ranks) = tell_owners(&share.rank, MAKES, &vec![own.clone(); ranks])? else {
@@ -144,7 +144,7 @@ impl MiniBatchLoader {
             for (place, &vertex) in all.iter().enumerate().filter(|(place, _)| is_taken[*place]) {
                 row_of[place] = rows;
                 rows += 1;
-                wanted[borders[1..].partition_point(|&border| border <= vertex as usize)].push(vertex);
+                wanted[owner(&borders, vertex)].push(vertex);
             }
             for &(graph, _) in &shuffled.graphs {
                 let topology = &mut data.graphs[graph.index()];
