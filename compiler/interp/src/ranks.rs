@@ -51,8 +51,10 @@ pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], val
     if data.op == Op::SumRanks {
         let all: Vec<&[f64]> =
             ranks.iter().flat_map(|(_, run)| (0..run[arg].rows).map(|row| run[arg].row(row))).collect();
-        let width = ranks[0].0.width(&data.ty.dims);
-        let sum = Tensor::from_fn(1, width, |_, column| all.iter().map(|row| row[column]).sum());
+        let (rows, width) = (ranks[0].0.rows(data.ty.space), ranks[0].0.width(&data.ty.dims));
+        // Sections of pairs have a row for each member.
+        let of = |of: usize, column: usize| all.iter().skip(of).step_by(rows).map(|row| row[column]).sum();
+        let sum = Tensor::from_fn(rows, width, of);
         return vec![sum; ranks.len()];
     }
     let mut owned: BTreeMap<usize, &[f64]> = BTreeMap::new();

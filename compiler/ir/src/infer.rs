@@ -381,11 +381,13 @@ pub fn infer(flow: &Dataflow, op: &Op, args: &[Value]) -> Result<Type, TypeError
         }
         Op::SumRanks => {
             dense(0)?;
-            match ty(0).space {
-                Space::Vertices(rows) if flow.vertex_types[rows.index()].rows.are_of_all_ranks() => {
-                    Ok(Type::new(Space::Unit, ty(0).dims.clone()))
-                }
-                _ => error(format!("{} has no rows of ranks or of sections", show(flow, ty(0)))),
+            let of_rows = match ty(0).space {
+                Space::Vertices(rows) => flow.rows_of_sum(rows),
+                Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => None,
+            };
+            match of_rows {
+                Some(space) => Ok(Type::new(space, ty(0).dims.clone())),
+                None => error(format!("{} has no rows of ranks or of sections", show(flow, ty(0)))),
             }
         }
 

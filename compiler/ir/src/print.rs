@@ -36,7 +36,9 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use crate::dataflow::{Binding, Cursor, Dataflow, GraphDecl, Init, KeptInEdges, Matrix, OutputKind, ValueData};
+use crate::dataflow::{
+    Binding, Cursor, Dataflow, GraphDecl, Init, KeptInEdges, Matrix, OutputKind, ValueData, VertexTypeDecl,
+};
 use crate::metapath::PiecewiseLinear;
 use crate::ops::{Direction, Op, Reduce, UnaryOp};
 use crate::paths::PathRows;
@@ -138,10 +140,9 @@ impl Printer<'_> {
         for decl in &flow.vertex_types {
             let name = quoted(&decl.name);
             match decl.rows {
-                VertexRows::Mirrors(of, mirrors) => {
-                    writeln!(self.out, "  vertex {name} = mirrors.{mirrors}({})", names.vertex(of))?;
+                VertexRows::Mirrors(of, _) | VertexRows::Sections(of) if !flow.is_of_stack(of) => {
+                    self.copies_or_sections(decl)?;
                 }
-                VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of))?,
                 VertexRows::Owned(of) => writeln!(self.out, "  vertex {name} = owned({})", names.vertex(of))?,
                 VertexRows::Copies(of) => writeln!(self.out, "  vertex {name} = copies({})", names.vertex(of))?,
                 VertexRows::Shuffled(of) => writeln!(self.out, "  vertex {name} = shuffled({})", names.vertex(of))?,
@@ -192,6 +193,12 @@ impl Printer<'_> {
             }
             writeln!(self.out)?;
         }
+        for decl in &flow.graphs {
+            if let (EdgeShare::Out(of), None) = (decl.share, decl.derived) {
+                let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
+                writeln!(self.out, "  graph {name}: {src} -> {dst} = out_edges({})", names.graph(of))?;
+            }
+        }
         self.stacks()?;
         self.link_rows()?;
         for decl in &flow.metapaths {
@@ -240,6 +247,17 @@ impl Printer<'_> {
         Ok(())
     }
 
+    fn copies_or_sections(&mut self, decl: &VertexTypeDecl) -> fmt::Result {
+        let (name, names) = (quoted(&decl.name), Names(self.flow));
+        match decl.rows {
+            VertexRows::Mirrors(of, mirrors) => {
+                writeln!(self.out, "  vertex {name} = mirrors.{mirrors}({})", names.vertex(of))
+            }
+            VertexRows::Sections(of) => writeln!(self.out, "  vertex {name} = sections({})", names.vertex(of)),
+            _ => Ok(()),
+        }
+    }
+
     /// Families, stacks, and the tables derived from stacks.
     fn stacks(&mut self) -> fmt::Result {
         let flow = self.flow;
@@ -260,6 +278,10 @@ impl Printer<'_> {
                     writeln!(self.out, "  vertex {} = samples.{count}({})", quoted(&decl.name), names.vertex(of))?;
                     continue;
                 }
+                VertexRows::Mirrors(of, _) | VertexRows::Sections(of) if flow.is_of_stack(of) => {
+                    self.copies_or_sections(decl)?;
+                    continue;
+                }
                 _ => continue,
             };
             writeln!(self.out, "  vertex {} = {kind}({})", quoted(&decl.name), names.stack(stack))?;
@@ -267,14 +289,11 @@ impl Printer<'_> {
         for decl in &flow.graphs {
             let (name, src, dst) = (quoted(&decl.name), names.vertex(decl.src), names.vertex(decl.dst));
             match decl.share {
-                EdgeShare::Out(of) => {
-                    writeln!(self.out, "  graph {name}: {src} -> {dst} = out_edges({})", names.graph(of))?;
-                }
                 EdgeShare::Sections => writeln!(self.out, "  graph {name}: {src} -> {dst} = sections({src})")?,
                 EdgeShare::Copies => writeln!(self.out, "  graph {name}: {src} -> {dst} = copies({dst})")?,
                 EdgeShare::Samples => writeln!(self.out, "  graph {name}: {src} -> {dst} = samples_of({src})")?,
                 EdgeShare::Links(_) | EdgeShare::Negatives(_) => {}
-                EdgeShare::All | EdgeShare::In => {}
+                EdgeShare::All | EdgeShare::In | EdgeShare::Out(_) => {}
             }
             let Some((stack, incidence)) = decl.derived else { continue };
             let kind = match incidence {

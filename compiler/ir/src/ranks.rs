@@ -14,10 +14,14 @@
 //! - The edges of shuffled vertices are others in each step, and so are their ends: a type of mirrors has a row for each edge
 //!   ([`Mirrors::ShuffledSources`], [`Mirrors::ShuffledDestinations`]). Each vertex has as many edges in both directions, so a
 //!   rank has the same edges between such rows in all steps, and a step decides which vertices' values an exchange gives them.
+//! - A stack ([`crate::stacks`]) has these graphs as members, and a second stack the graphs with out-edges
+//!   ([`Dataflow::out_stack`]). A pair belongs to the owner of its vertex: destinations of the first stack and sources of the
+//!   second one are owned pairs, the other ends are mirrors of them, which an exchange fills.
 //! - Sums over all vertices of a type are taken by *section*: a fixed number of contiguous ranges of the vertices of a
 //!   type, each within one rank. [`VertexRows::Sections`] has a row for each section of the rank, and
 //!   [`EdgeShare::Sections`] an edge from each vertex to its section. [`crate::Op::SumRanks`] adds the sums of all
-//!   sections in their order, so that the result depends on the number of sections, and not on that of ranks.
+//!   sections in their order, so that the result depends on the number of sections, and not on that of ranks. Sections of pairs
+//!   have a row for each member, and their sum has these rows.
 //!
 //! `place` in `hgnnc-passes` makes such a program of one for a single process.
 //!
@@ -41,8 +45,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::dataflow::{Dataflow, GraphDecl, VertexTypeDecl};
-use crate::stacks::VertexRows;
-use crate::types::{Graph, VertexType};
+use crate::ops::Direction;
+use crate::stacks::{Incidence, StackDecl, VertexRows};
+use crate::types::{Graph, Space, Stack, VertexType};
 
 /// The vertices that a rank has beside those that it owns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -172,6 +177,10 @@ impl Dataflow {
         let rows = |vertex: VertexType| self.vertex_types.get(vertex.index()).map(|decl| decl.rows);
         match (rows(from), rows(to)) {
             (_, Some(VertexRows::Mirrors(of, _) | VertexRows::Copies(of))) => of == from,
+            (Some(VertexRows::Pairs(own, at)), Some(VertexRows::Pairs(mirrors, end))) => {
+                let (of_in_edges, of_out_edges) = if at == Direction::In { (own, mirrors) } else { (mirrors, own) };
+                at == end && of_in_edges != of_out_edges && self.in_stack(of_out_edges) == of_in_edges
+            }
             (Some(VertexRows::Owned(of)), Some(VertexRows::Shuffled(also))) => of == also,
             (Some(VertexRows::Owned(of)), _) => of == to,
             _ => false,
@@ -188,6 +197,72 @@ impl Dataflow {
     pub fn sections(&mut self, of: VertexType) -> VertexType {
         let name = format!("{}.sections", self.vertex_types[of.index()].name);
         self.type_of_ranks(name, VertexRows::Sections(of))
+    }
+
+    /// The stack of the graphs with the out-edges of owned vertices, declared if it does not exist.
+    pub fn out_stack(&mut self, of: Stack) -> Stack {
+        let StackDecl { name, members } = self.stacks[of.index()].clone();
+        let members: Vec<Graph> = members.into_iter().map(|member| self.graph_of_out_edges(member)).collect();
+        let known = self.stacks.iter().position(|decl| decl.members == members);
+        Stack::new(known.unwrap_or_else(|| {
+            self.stacks.push(StackDecl { name: format!("{name}.out"), members });
+            self.stacks.len() - 1
+        }))
+    }
+
+    /// The stack of the in-edges, for one of the out-edges of owned vertices; any other is its own.
+    pub fn in_stack(&self, stack: Stack) -> Stack {
+        let Some(decl) = self.stacks.get(stack.index()) else { return stack };
+        let share = |graph: Graph| self.graphs.get(graph.index()).map(|decl| decl.share);
+        let of = |graph: &Graph| match share(*graph) {
+            Some(EdgeShare::Out(of)) => Some(of),
+            _ => None,
+        };
+        let Some(first) = decl.members.first().and_then(of) else { return stack };
+        let is_it = |known: &StackDecl| {
+            known.members.first() == Some(&first) && known.members.iter().copied().eq(decl.members.iter().filter_map(of))
+        };
+        self.stacks.iter().position(is_it).map_or(stack, Stack::new)
+    }
+
+    /// The graph with the in-edges of owned vertices, for one with their out-edges; any other is its own.
+    pub fn graph_of_in_edges(&self, graph: Graph) -> Graph {
+        let decl = &self.graphs[graph.index()];
+        match (decl.share, decl.derived) {
+            (EdgeShare::Out(of), _) => of,
+            (_, Some((stack, Incidence::Edges))) => {
+                let of = Some((self.in_stack(stack), Incidence::Edges));
+                self.graphs.iter().position(|decl| decl.derived == of).map_or(graph, Graph::new)
+            }
+            _ => graph,
+        }
+    }
+
+    /// Whether the rows of a type are those of a stack, or sections or copies of them.
+    pub fn is_of_stack(&self, vertex: VertexType) -> bool {
+        match self.vertex_types.get(vertex.index()).map(|decl| decl.rows) {
+            Some(VertexRows::Members(_) | VertexRows::Pairs(..) | VertexRows::Cells(..)) => true,
+            // Rows are those of earlier types.
+            Some(VertexRows::Mirrors(of, _) | VertexRows::Sections(of)) => of < vertex && self.is_of_stack(of),
+            _ => false,
+        }
+    }
+
+    /// The rows that the sum over all ranks of the rows of a type has: one, or one for each member of the stack whose pairs
+    /// have these sections. `None` for rows that are not summed, and where no type has the rows of the members.
+    pub fn rows_of_sum(&self, summed: VertexType) -> Option<Space> {
+        let rows = |vertex: VertexType| self.vertex_types.get(vertex.index()).map(|decl| decl.rows);
+        match rows(summed)? {
+            VertexRows::Sections(of) => match rows(of)? {
+                VertexRows::Pairs(stack, _) | VertexRows::Cells(stack, _) => {
+                    let members = VertexRows::Members(self.in_stack(stack));
+                    let known = self.vertex_types.iter().position(|decl| decl.rows == members)?;
+                    Some(Space::Vertices(VertexType::new(known)))
+                }
+                _ => Some(Space::Unit),
+            },
+            other => other.are_of_all_ranks().then_some(Space::Unit),
+        }
     }
 
     /// The type with the vertices of a type of a mini-batch that the rank owns, declared if it does not exist.

@@ -41,7 +41,8 @@ impl SizeInfo {
     /// Fills in the sizes of the tables that are derived from stacks, where data has not given them. The distinct
     /// vertices behind pairs are estimated.
     pub fn derive(&mut self, flow: &Dataflow) {
-        let members = |stack: Stack| &flow.stacks[stack.index()].members;
+        // Out-edges are as many as the in-edges of the same graph.
+        let members = |stack: Stack| &flow.stacks[flow.in_stack(stack).index()].members;
         // The edges of a stack, whose graph has no size yet.
         let of_stack = |sizes: &Self, graph: Graph| match flow.graphs[graph.index()].derived {
             Some((stack, Incidence::Edges)) => members(stack).iter().map(|graph| sizes.edges[graph.index()]).sum(),
@@ -57,7 +58,7 @@ impl SizeInfo {
                 }
                 VertexRows::Cells(stack, direction) => {
                     let Space::Vertices(end) = flow.graph_end(members(stack)[0], direction) else { continue };
-                    members(stack).len() as u64 * self.vertices[end.index()]
+                    members(stack).len() as u64 * self.vertices[flow.owned_type(end).index()]
                 }
                 // As if one rank owned everything.
                 VertexRows::Mirrors(of, mirrors) => {
@@ -78,7 +79,12 @@ impl SizeInfo {
                     pairs.sum::<u64>().div_ceil(u64::from(negatives) + 1)
                 }
                 VertexRows::Samples(_, count) => count.into(),
-                VertexRows::Sections(of) => SECTIONS.min(self.vertices[of.index()]),
+                VertexRows::Sections(of) => match flow.vertex_types[of.index()].rows {
+                    VertexRows::Pairs(stack, _) | VertexRows::Cells(stack, _) => {
+                        SECTIONS.saturating_mul(members(stack).len() as u64).min(self.vertices[of.index()])
+                    }
+                    _ => SECTIONS.min(self.vertices[of.index()]),
+                },
             };
             self.vertices.push(rows);
         }
@@ -181,7 +187,7 @@ impl SizeInfo {
     /// Distinct destinations (sources) of a graph, or a bound.
     fn pairs(&self, flow: &Dataflow, graph: Graph, direction: Direction) -> u64 {
         let Space::Vertices(end) = flow.graph_end(graph, direction) else { return 0 };
-        let most = self.vertices[end.index()].min(self.edges[graph.index()]);
+        let most = self.vertices[flow.owned_type(end).index()].min(self.edges[graph.index()]);
         self.num_endpoints(graph, direction).unwrap_or(most)
     }
 

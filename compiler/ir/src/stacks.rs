@@ -105,6 +105,11 @@ impl VertexTypeDecl {
 impl Dataflow {
     /// The vertex type with these derived rows, declared if it does not exist.
     pub fn stacked_type(&mut self, rows: VertexRows) -> VertexType {
+        let rows = match rows {
+            // Members are the same in both directions.
+            VertexRows::Members(stack) => VertexRows::Members(self.in_stack(stack)),
+            rows => rows,
+        };
         if let Some(known) = self.vertex_types.iter().position(|decl| decl.rows == rows) {
             return VertexType::new(known);
         }
@@ -129,7 +134,7 @@ impl Dataflow {
                 VertexRows::Samples(_, count) => return Some((vertex, Width::fixed(count as usize))),
                 _ => return None,
             };
-            let members = VertexRows::Members(stack);
+            let members = VertexRows::Members(self.in_stack(stack));
             let members = VertexType::new(self.vertex_types.iter().position(|decl| decl.rows == members)?);
             let first = *self.stacks.get(stack.index())?.members.first()?;
             match self.graph_end(first, direction) {
@@ -254,7 +259,7 @@ pub fn derive(flow: &Dataflow, num_vertices: &mut Vec<usize>, edges: &mut Vec<Ve
 }
 
 /// The pairs (member, vertex) at one end of a stack, in the order of their rows.
-fn pairs(flow: &Dataflow, edges: &[Vec<(u32, u32)>], stack: Stack, direction: Direction) -> Vec<(u32, u32)> {
+pub fn pairs(flow: &Dataflow, edges: &[Vec<(u32, u32)>], stack: Stack, direction: Direction) -> Vec<(u32, u32)> {
     let mut found = vec![];
     for (member, graph) in (0..).zip(&flow.stacks[stack.index()].members) {
         found.extend(edges[graph.index()].iter().map(|&(src, dst)| match direction {

@@ -399,7 +399,11 @@ impl Verifier<'_> {
                 let of_both = |of: &GraphDecl| of.share == EdgeShare::In && of.shuffle == decl.shuffle;
                 at == Mirrors::of_destinations(decl) && flow.graphs.get(of.index()).is_some_and(of_both)
             }
-            (EdgeShare::Sections, VertexRows::Dataset, VertexRows::Sections(of)) => of == decl.src,
+            (
+                EdgeShare::Sections,
+                VertexRows::Dataset | VertexRows::Pairs(..) | VertexRows::Cells(..),
+                VertexRows::Sections(of),
+            ) => of == decl.src,
             (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => flow.sampled_type(of) == also,
             (EdgeShare::Links(of) | EdgeShare::Negatives(of), VertexRows::Edges(also), VertexRows::Links { .. }) => {
                 of == also && flow.graphs.get(of.index()).is_some_and(|of| of.links)

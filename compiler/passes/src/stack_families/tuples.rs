@@ -36,25 +36,37 @@ impl Tuples {
     /// read for one member only, such as the vector of a relation, belongs to that member.
     pub fn find(flow: &Dataflow, members: &[Graph], with_given: bool) -> Self {
         let bases = Bases::of(flow);
-        let position = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
+        let position: FxHashMap<Graph, usize> = members.iter().enumerate().map(|(i, &graph)| (graph, i)).collect();
         let read_by = if with_given { read_by_one(flow, &position) } else { vec![] };
-        let (values, slots) = (vec![], vec![None; flow.values.len()]);
-        let (latest, before) = (FxHashMap::default(), vec![]);
-        let tuples = Self { values, slots, given: FxHashSet::default() };
-        let mut search = Search { flow, members, position, bases, read_by, tuples, latest, before };
-        for value in flow.handles() {
-            if let Some(member) = search.member(value) {
-                search.place_copy(member, value);
+        let mut of_none = vec![false; flow.values.len()];
+        loop {
+            let (values, slots) = (vec![], vec![None; flow.values.len()]);
+            let (latest, before) = (FxHashMap::default(), vec![]);
+            let tuples = Self { values, slots, given: FxHashSet::default() };
+            let (position, read_by) = (&position, &read_by[..]);
+            let mut search =
+                Search { flow, members, position, bases: &bases, read_by, of_none: &of_none, tuples, latest, before };
+            let mut of_several = vec![];
+            for value in flow.handles() {
+                match search.member(value) {
+                    Some(Ok(member)) => _ = search.place_copy(member, value),
+                    Some(Err(Several)) => of_several.push(value),
+                    None => {}
+                }
             }
+            search.tuples.values.iter_mut().for_each(|values| values.sort_unstable());
+            let dropped = search.tuples.drop_incomplete(flow, members.len());
+            // A sum of one member and of what is no copy, such as sums of other members, looks like a value of the member,
+            // and with it what is computed from the sum. A value of a member that reads it belongs to this member alone.
+            if !of_several.into_iter().any(|value| matches!(search.member(value), Some(Ok(_)))) {
+                return search.tuples;
+            }
+            of_none.iter_mut().zip(dropped).for_each(|(of_none, dropped)| *of_none |= dropped);
         }
-        let mut tuples = search.tuples;
-        tuples.values.iter_mut().for_each(|values| values.sort_unstable());
-        tuples.drop_incomplete(flow, members.len());
-        tuples
     }
 
-    /// Copies of copies that some members do not have are not copies.
-    fn drop_incomplete(&mut self, flow: &Dataflow, members: usize) {
+    /// Copies of copies that some members do not have are not copies. Marks the values that are dropped.
+    fn drop_incomplete(&mut self, flow: &Dataflow, members: usize) -> Vec<bool> {
         let mut dropped = vec![false; flow.values.len()];
         for value in flow.handles() {
             let of_dropped = flow.value(value).args.iter().any(|arg| dropped[arg.index()]);
@@ -65,9 +77,10 @@ impl Tuples {
             }
         }
         // A tuple is kept or dropped as a whole, since its operands are tuples.
-        for (slot, dropped) in self.slots.iter_mut().zip(dropped) {
+        for (slot, dropped) in self.slots.iter_mut().zip(&dropped) {
             *slot = slot.filter(|_| !dropped);
         }
+        dropped
     }
 
     /// The tuple and the member of a value.
@@ -135,14 +148,20 @@ fn read_by_one(flow: &Dataflow, position: &FxHashMap<Graph, usize>) -> Vec<Optio
     found.collect()
 }
 
+/// A value belongs to several members, or to graphs that are no members as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Several;
+
 /// The tuples of a program while they are found.
 struct Search<'a> {
     flow: &'a Dataflow,
     members: &'a [Graph],
-    position: FxHashMap<Graph, usize>,
-    bases: Bases,
+    position: &'a FxHashMap<Graph, usize>,
+    bases: &'a Bases,
     /// Empty where nothing is given to members.
-    read_by: Vec<Option<ReadBy>>,
+    read_by: &'a [Option<ReadBy>],
+    /// Values that look like those of a member and are none.
+    of_none: &'a [bool],
     tuples: Tuples,
     /// Tuples by a hash of what their values have in common: the latest, and the one before it with that hash.
     latest: FxHashMap<u64, Tuple>,
@@ -150,14 +169,17 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The member that a value belongs to, if it belongs to one.
-    fn member(&self, value: Value) -> Option<usize> {
+    /// The member that a value belongs to, if it belongs to one or to several.
+    fn member(&self, value: Value) -> Option<Result<usize, Several>> {
         let data = self.flow.value(value);
         let own = graph_of(self.flow, &data.op, &data.ty).map(|graph| self.position.get(&graph).copied());
+        if own.is_none() && self.of_none[value.index()] {
+            return None;
+        }
         let of_args = data.args.iter().filter_map(|arg| self.tuples.slots[arg.index()]).map(|(_, member)| Some(member));
         let mut all = own.into_iter().chain(of_args);
         let first = all.next()??;
-        all.all(|other| other == Some(first)).then_some(first)
+        Some(if all.all(|other| other == Some(first)) { Ok(first) } else { Err(Several) })
     }
 
     /// A hash that is equal for copies.

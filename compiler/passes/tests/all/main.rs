@@ -13,6 +13,7 @@ mod optimizers;
 mod place;
 mod place_batch;
 mod place_batch_stacks;
+mod place_stacks;
 mod precompute;
 mod random;
 mod shared_samples;

@@ -4,7 +4,7 @@ use hgnnc_interp::division::{Sections, divide};
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_interp::ranks::run_ranks;
 use hgnnc_interp::{Bindings, Evaluation, Tensor, run};
-use hgnnc_ir::{Dataflow, Dim, Input, Op, OpClass, Param, Space, Value, parse, verify};
+use hgnnc_ir::{Dataflow, Dim, Input, Op, OpClass, Param, Space, Value, VertexRows, VertexType, parse, verify};
 use hgnnc_passes::pipeline::JOINT;
 use hgnnc_passes::{Disabled, PassCx, PassManager, place};
 
@@ -23,13 +23,24 @@ fn joint(seed: u64) -> (Dataflow, Bindings) {
 }
 
 /// The elements of an output over all ranks, in the order of one process.
-fn gathered(flow: &Dataflow, output: usize, runs: &[Evaluation]) -> Vec<f64> {
+fn gathered(flow: &Dataflow, output: usize, ranks: &[Bindings], runs: &[Evaluation]) -> Vec<f64> {
     let output = &flow.outputs[output];
     let ty = flow.ty(output.value);
-    let owned = matches!(ty.space, Space::Vertices(_) | Space::Edges(_))
-        || ty.space == Space::Unit && matches!(ty.dims.first(), Some(Dim::Count(_)));
-    let of_rank = |run: &Evaluation| run[output.value].data.clone();
-    if owned { runs.iter().flat_map(of_rank).collect() } else { of_rank(&runs[0]) }
+    let of_members =
+        |vertex: VertexType| matches!(flow.vertex_types[vertex.index()].rows, VertexRows::Members(_));
+    let rows = match (ty.space, ty.dims.first()) {
+        (space @ (Space::Vertices(_) | Space::Edges(_)), _) => space,
+        (Space::Unit, Some(Dim::Count(of))) if !of_members(*of) => Space::Vertices(*of),
+        _ => return runs[0][output.value].data.clone(),
+    };
+    let of_rank = |(bindings, run): (&Bindings, &Evaluation)| {
+        let (numbers, data) = (bindings.numbers[&rows].clone(), run[output.value].data.clone());
+        let width = data.len() / numbers.len().max(1);
+        (0..).zip(numbers).map(|(row, number)| (number, data[row * width..][..width].to_vec())).collect::<Vec<_>>()
+    };
+    let mut all: Vec<(u32, Vec<f64>)> = ranks.iter().zip(runs).flat_map(of_rank).collect();
+    all.sort_by_key(|&(number, _)| number);
+    all.into_iter().flat_map(|(_, row)| row).collect()
 }
 
 fn has_endpoints(flow: &Dataflow) -> bool {
@@ -39,7 +50,7 @@ fn has_endpoints(flow: &Dataflow) -> bool {
 }
 
 /// On any number of ranks, with the same bits.
-fn ranks_compute_what_one_process_computes(name: &str, flow: &Dataflow, placed: &Dataflow, bindings: &Bindings) {
+pub fn ranks_compute_what_one_process_computes(name: &str, flow: &Dataflow, placed: &Dataflow, bindings: &Bindings) {
     let one = run(flow, bindings).expect("bound");
     let mut first = None;
     for ranks in [1, 2, 3, 7] {
@@ -54,7 +65,7 @@ fn ranks_compute_what_one_process_computes(name: &str, flow: &Dataflow, placed: 
                 let value = placed.outputs[index].value;
                 assert!(runs.iter().all(|run| run[value] == runs[0][value]), "{name}: {:?}", output.kind);
             }
-            let (expected, found) = (&one[output.value].data, gathered(placed, index, &runs));
+            let (expected, found) = (&one[output.value].data, gathered(placed, index, &of_ranks, &runs));
             assert_eq!(expected.len(), found.len(), "{name}, {ranks} ranks: {:?}\n{placed}", output.kind);
             for (x, y) in expected.iter().zip(&found) {
                 let close = (x - y).abs() <= 1e-9 * x.abs().max(1.0) || x == y || (x.is_nan() && y.is_nan());

@@ -12,17 +12,17 @@ use hgnnc_passes::{PassCx, PassManager, Split, place_batch, to_minibatch};
 use crate::minibatch::{Batch, bindings_of};
 use crate::place_batch::{close, share, trained};
 
-const RELATIONS: usize = 9;
-const VERTICES: u32 = 14;
+pub const RELATIONS: usize = 9;
+pub const VERTICES: u32 = 14;
 
 /// Numbers from 0 to 1 that look random.
-fn number(seed: usize) -> f64 {
+pub fn number(seed: usize) -> f64 {
     (seed as f64 * 12.9898).sin().abs().mul_add(43758.5453, 0.0).fract()
 }
 
 /// Two layers over a family: messages are scaled by a vector of the relation, in the second layer a product of one, and
 /// multiplied by its weight. The message of each edge also counts by a score, which is normalized over all relations.
-fn model() -> Dataflow {
+pub fn model() -> Dataflow {
     let each = |line: &dyn Fn(usize) -> String| (0..RELATIONS).map(line).collect::<Vec<_>>();
     let lines = [
         vec!["dataflow small {".into(), "  vertex Entity from \"entity\"".into()],
@@ -53,6 +53,18 @@ fn model() -> Dataflow {
     flow
 }
 
+/// The sum of values, in halves as the compiler takes it.
+pub fn total(flow: &mut Dataflow, values: &[Value]) -> Value {
+    match values {
+        [one] => *one,
+        _ => {
+            let (first, second) = values.split_at(values.len() / 2);
+            let [first, second] = [first, second].map(|half| total(flow, half));
+            flow.binary(BinaryOp::Add, first, second)
+        }
+    }
+}
+
 fn layer(flow: &mut Dataflow, x: Value, vectors: &[Value], first_weight: usize) -> Value {
     let (mut sums, mut norms) = (vec![], vec![]);
     for (r, &vector) in vectors.iter().enumerate() {
@@ -72,8 +84,7 @@ fn layer(flow: &mut Dataflow, x: Value, vectors: &[Value], first_weight: usize) 
         let message = flow.binary(BinaryOp::Mul, message, score);
         sums.push(flow.segment(graph, Direction::In, Reduce::Sum, message));
     }
-    let mut total = |values: Vec<Value>| values.into_iter().reduce(|a, b| flow.binary(BinaryOp::Add, a, b));
-    let (sum, norm) = (total(sums).expect("there are relations"), total(norms).expect("there are relations"));
+    let (sum, norm) = (total(flow, &sums), total(flow, &norms));
     let one = flow.constant(1.0);
     let norm = flow.binary(BinaryOp::Add, norm, one);
     let norm = flow.add(Op::Broadcast(flow.ty(sum).clone()), &[norm]);
@@ -82,7 +93,7 @@ fn layer(flow: &mut Dataflow, x: Value, vectors: &[Value], first_weight: usize) 
 }
 
 /// Relations of very different sizes, of which one has no edges.
-fn bindings(flow: &Dataflow) -> Bindings {
+pub fn bindings(flow: &Dataflow) -> Bindings {
     let mut bindings = Bindings { num_vertices: vec![VERTICES as usize], seed: 3, step: 2, ..Bindings::default() };
     for r in 0..RELATIONS {
         let pairs = (0..VERTICES).flat_map(|dst| (0..VERTICES).map(move |src| (src, dst)));

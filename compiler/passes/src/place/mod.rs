@@ -31,8 +31,12 @@
 //!   every rank, from the exchanged gradients of the rows: its sums over columns have no sections.
 //! - A number of vertices is that of all ranks.
 //!
-//! It comes last, after all other passes on dataflow: they have chosen which values are gathered. Programs with stacks,
-//! endpoints and factored metapaths are refused; their passes are switched off for programs of the whole graph on several ranks.
+//! - Pairs of stacks belong to the owners of their vertices (`place/stacks.rs`).
+//!
+//! It comes last, after all other passes on dataflow: they have chosen which values are gathered. Programs with endpoints and
+//! factored metapaths are refused; their passes are switched off for programs of the whole graph on several ranks.
+
+mod stacks;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -76,11 +80,15 @@ pub fn place(flow: &Dataflow, tables: &Dataflow) -> Result<Dataflow> {
         match flow.ty(value).space {
             // Values of edges are computed where they are read.
             Space::Edges(_) => {}
-            space => _ = placing.at(value, space)?,
+            space => {
+                let own = placing.own_space(space);
+                placing.at(value, own)?;
+            }
         }
     }
     for output in &flow.outputs {
-        let value = placing.at(output.value, flow.ty(output.value).space)?;
+        let own = placing.own_space(flow.ty(output.value).space);
+        let value = placing.at(output.value, own)?;
         placing.new.outputs.push(hgnnc_ir::Output { kind: output.kind.clone(), value });
     }
     placing.new.cursor = flow.cursor;
@@ -97,12 +105,12 @@ struct Placing<'a> {
 impl Placing<'_> {
     /// Gives semantic graphs the in-edges of owned vertices.
     fn tables(&mut self) -> Result<()> {
-        let refused = |why: &str| Err(NotPlaced { why: why.into(), origin: None });
-        if !self.old.stacks.is_empty() {
-            return refused("its semantic graphs are stacked");
-        }
         // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.
-        for index in (0..self.old.graphs.len()).filter(|&index| !self.old.graphs[index].links) {
+        let is_placed = |index: &usize| {
+            let decl = &self.old.graphs[*index];
+            !decl.links && decl.derived.is_none()
+        };
+        for index in (0..self.old.graphs.len()).filter(is_placed) {
             let decl = &self.old.graphs[index];
             let mirrors = self.new.mirrors(decl.src, Mirrors::of_sources(decl));
             (self.new.graphs[index].src, self.new.graphs[index].share) = (mirrors, EdgeShare::In);
@@ -110,6 +118,7 @@ impl Placing<'_> {
         for index in 0..self.old.params.len() {
             if let Init::Glorot { fan_in: Dim::Count(vertex), .. } | Init::He { fan_in: Dim::Count(vertex) } =
                 self.old.params[index].init
+                && self.old.vertex_types[vertex.index()].rows == VertexRows::Dataset
             {
                 let all = Dim::Count(self.new.mirrors(vertex, Mirrors::All));
                 if let Init::Glorot { fan_in, .. } | Init::He { fan_in } = &mut self.new.params[index].init {
@@ -125,7 +134,11 @@ impl Placing<'_> {
                 self.input(index, Space::Vertices(all));
             }
         }
-        Ok(())
+        self.stacks()
+    }
+
+    fn refuse_table<T>(&self, why: &str) -> Result<T> {
+        Err(NotPlaced { why: why.into(), origin: None })
     }
 
     /// The value with the rows of a space of the new program: those that its own space has there, or mirrors of them.
@@ -135,15 +148,13 @@ impl Placing<'_> {
         }
         let data = self.old.value(value);
         let cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
-        let mirrors = match space {
-            Space::Vertices(vertex) if self.new.owned_type(vertex) != vertex => Some(vertex),
-            _ => None,
-        };
-        let made = match mirrors {
+        let made = match self.mirrored(space) {
             // A row of these depends on nothing that another rank has.
             Some(_) if data.ty.is_sparse() || matches!(data.op, Op::Broadcast(_)) => self.compute(value, space)?,
+            Some(_) if self.is_of_one_row(value) => self.compute(value, space)?,
             Some(to) => {
-                let own = self.at(value, data.ty.space)?;
+                let own = self.own_space(data.ty.space);
+                let own = self.at(value, own)?;
                 self.new.cursor = cursor;
                 self.push(value, Op::Exchange(to), &[own])?
             }
@@ -181,6 +192,11 @@ impl Placing<'_> {
         };
         match &data.op {
             Op::Input(input) => {
+                if let Binding::EdgeRank(graph, _) = self.old.inputs[input.index()].binding
+                    && self.old.graphs[graph.index()].derived.is_some()
+                {
+                    return self.refuse(value, "the gradient of `max` or `min` over stacked relations has no placement");
+                }
                 if let (Binding::EdgeRank(graph, _), Space::Edges(of)) =
                     (&self.old.inputs[input.index()].binding, space)
                     && self.old.graphs[graph.index()].shuffle.is_some()
@@ -191,6 +207,12 @@ impl Placing<'_> {
                 }
                 let input = self.input(input.index(), space);
                 on(self, Op::Input(input), &[])
+            }
+            Op::Count(Space::Vertices(vertex)) if self.has_members(*vertex) => on(self, data.op.clone(), &[]),
+            Op::Count(Space::Vertices(vertex))
+                if self.old.vertex_types[vertex.index()].rows != VertexRows::Dataset =>
+            {
+                self.refuse(value, "the number of pairs has no placement")
             }
             Op::Count(Space::Vertices(vertex)) => {
                 let all = self.new.mirrors(*vertex, Mirrors::All);
@@ -222,20 +244,28 @@ impl Placing<'_> {
                 let arg = self.at(args[0], self.new.graph_end(graph, direction))?;
                 on(self, op, &[arg])
             }
+            Op::Segment { graph, direction: Direction::In, reduce }
+                if let Some(pairs) = self.pairs_of_members(*graph) =>
+            {
+                let rows = self.at_pairs(args[0], *graph, pairs)?;
+                self.over_sections(value, *reduce, rows)
+            }
             Op::Segment { graph, direction, reduce } => {
-                let graph = self.edges_of(*graph, *direction);
+                let graph = self.edges_of(*graph, *direction, space);
                 let arg = self.at(args[0], Space::Edges(graph))?;
                 on(self, Op::Segment { graph, direction: *direction, reduce: *reduce }, &[arg])
             }
             Op::SegmentArg { graph, direction, extreme } => {
-                let graph = self.edges_of(*graph, *direction);
+                let graph = self.edges_of(*graph, *direction, space);
                 let [a, rank] = [args[0], args[1]].map(|arg| self.at(arg, Space::Edges(graph)));
                 on(self, Op::SegmentArg { graph, direction: *direction, extreme: *extreme }, &[a?, rank?])
             }
             Op::Outer { batch } => self.outer(value, *batch),
             Op::ReduceSpace(reduce) => {
-                let rows = self.at(args[0], self.old.ty(args[0]).space)?;
+                let own = self.own_space(self.old.ty(args[0]).space);
+                let rows = self.at(args[0], own)?;
                 let rows = match self.old.ty(args[0]).space {
+                    Space::Vertices(vertex) if self.has_members(vertex) => return on(self, data.op.clone(), &[rows]),
                     Space::Edges(graph) => {
                         on(self, Op::Segment { graph, direction: Direction::In, reduce: *reduce }, &[rows])?
                     }
@@ -248,7 +278,7 @@ impl Placing<'_> {
             // A reduction over the rows of a table, and what is left of its axes.
             Op::ReduceTrailing { reduce, axes }
                 if data.ty.space == Space::Unit
-                    && matches!(self.old.ty(args[0]).dims.first(), Some(Dim::Count(_)))
+                    && matches!(self.old.ty(args[0]).dims.first(), Some(Dim::Count(of)) if !self.has_members(*of))
                     && *axes == self.old.ty(args[0]).dims.len() =>
             {
                 let table = self.at(args[0], Space::Unit)?;
@@ -258,8 +288,22 @@ impl Placing<'_> {
                 }
                 self.over_sections(value, *reduce, rows)
             }
-            Op::Grouped { .. }
-            | Op::Reindex(_)
+            Op::Grouped { form: ProductForm::Outer, batch, members } => {
+                let Some(pairs) = self.pairs_of_members(*members) else {
+                    return self.refuse(value, "rows of sections are multiplied");
+                };
+                let own = Space::Vertices(pairs);
+                let [x, y] = [self.at(args[0], own)?, self.at(args[1], own)?];
+                self.outer_by_section(value, *batch, (x, y), pairs)
+            }
+            Op::Grouped { form, batch, members } => {
+                let old = self.old.graphs[members.index()].dst;
+                let x = self.at(args[0], space)?;
+                let weights = self.at(args[1], Space::Vertices(old))?;
+                let members = self.edges_of(*members, Direction::Out, space);
+                on(self, Op::Grouped { form: *form, batch: *batch, members }, &[x, weights])
+            }
+            Op::Reindex(_)
             | Op::LinkLoss(_)
             | Op::SegmentEndpoints { .. }
             | Op::GatherRows(..)
@@ -272,7 +316,8 @@ impl Placing<'_> {
                 self.refuse(value, format!("there is no placement for `{}`", data.op.name()))
             }
             Op::Rows | Op::Unrows => {
-                let arg = self.at(args[0], self.old.ty(args[0]).space)?;
+                let own = self.own_space(self.old.ty(args[0]).space);
+                let arg = self.at(args[0], own)?;
                 on(self, data.op.clone(), &[arg])
             }
             Op::Param(_)
@@ -328,21 +373,13 @@ impl Placing<'_> {
         }
     }
 
-    /// The graph of the new program with the edges that are summed at one end.
-    fn edges_of(&mut self, graph: Graph, direction: Direction) -> Graph {
-        match direction {
-            Direction::In => graph,
-            Direction::Out => self.new.graph_of_out_edges(graph),
-        }
-    }
-
     /// A type with the rows of another space, and the pattern that belongs to it.
     fn ty_at(&mut self, ty: &Type, space: Space) -> Type {
         let layout = match (ty.layout, space) {
             (Layout::Sparse(pattern), Space::Vertices(vertex)) => Layout::Sparse(self.pattern(pattern, vertex)),
             (layout, _) => layout,
         };
-        Type { space, layout, ..ty.clone() }
+        Type { space, layout, dims: self.own_dims(&ty.dims), ..ty.clone() }
     }
 
     fn pattern(&mut self, pattern: Pattern, vertex: VertexType) -> Pattern {
@@ -395,7 +432,15 @@ impl Placing<'_> {
             return self.refuse(value, "a sum goes over no sections");
         };
         if reduce == Reduce::Sum {
-            return self.push(value, Op::SumRanks, &[of_sections]);
+            let sum = self.push(value, Op::SumRanks, &[of_sections])?;
+            // Sections of pairs have a sum for each member.
+            return match (self.new.ty(sum).space, self.old.ty(value).space) {
+                (Space::Vertices(_), Space::Unit) => self.push(value, Op::ReduceSpace(reduce), &[sum]),
+                _ => Ok(sum),
+            };
+        }
+        if self.old.ty(value).space != Space::Unit {
+            return self.refuse(value, "only sums over the pairs of each member have a placement");
         }
         let all = self.new.mirrors(sections, Mirrors::All);
         let exchanged = self.push(value, Op::Exchange(all), &[of_sections])?;
@@ -414,13 +459,11 @@ impl Placing<'_> {
                 self.new.cursor = cursor;
                 self.push(value, data.op.clone(), &[x, y])
             }
-            space @ Space::Vertices(vertex) => {
-                let [x, y] = [self.at(x, space)?, self.at(y, space)?];
-                self.new.cursor = cursor;
-                let members = self.new.graph_to_sections(vertex);
-                let op = Op::Grouped { form: ProductForm::Outer, batch, members };
-                let of_sections = self.push(value, op, &[x, y])?;
-                self.of_all_sections(value, Reduce::Sum, of_sections)
+            space @ Space::Vertices(vertex) if !self.has_members(vertex) => {
+                let own = self.own_space(space);
+                let [x, y] = [self.at(x, own)?, self.at(y, own)?];
+                let rows = self.own_type(vertex);
+                self.outer_by_section(value, batch, (x, y), rows)
             }
             Space::Edges(graph) => self.outer_over_edges(value, graph, batch),
             space => {
@@ -429,6 +472,21 @@ impl Placing<'_> {
                 self.push(value, data.op.clone(), &[x, y])
             }
         }
+    }
+
+    /// The sum over rows that a rank owns of outer products, by section.
+    fn outer_by_section(
+        &mut self,
+        value: Value,
+        batch: usize,
+        (x, y): (Value, Value),
+        rows: VertexType,
+    ) -> Result<Value> {
+        let data = self.old.value(value);
+        self.new.cursor = Cursor { stage: data.stage, phase: data.phase, origin: data.origin };
+        let members = self.new.graph_to_sections(rows);
+        let of_sections = self.push(value, Op::Grouped { form: ProductForm::Outer, batch, members }, &[x, y])?;
+        self.of_all_sections(value, Reduce::Sum, of_sections)
     }
 
     /// The sum over edges of outer products of `[B.., k]` and `[B.., N..]`: for each of the `k` columns, a sum over the

@@ -1,5 +1,7 @@
 //! The bindings of each rank for a program of several ranks ([`hgnnc_ir::ranks`]), made of those of one process.
 
+mod stacks;
+
 use std::ops::Range;
 
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl};
@@ -60,16 +62,20 @@ impl Division<'_> {
     fn bindings(&self) -> Bindings {
         let Self { flow, whole, .. } = *self;
         let mut bindings = Bindings { seed: whole.seed, step: whole.step, ..Bindings::default() };
-        for index in 0..flow.vertex_types.len() {
-            let rows = self.rows(VertexType::new(index));
+        for vertex in (0..flow.vertex_types.len()).map(VertexType::new) {
+            let rows = if flow.is_of_stack(vertex) { vec![] } else { self.rows(vertex) };
             bindings.num_vertices.push(rows.len());
-            bindings.numbers.insert(Space::Vertices(VertexType::new(index)), rows);
+            bindings.numbers.insert(Space::Vertices(vertex), rows);
         }
-        for index in 0..flow.graphs.len() {
-            let (numbers, edges) = self.edges(Graph::new(index), &bindings);
+        let is_of_stack = |decl: &GraphDecl| decl.derived.is_some() || flow.is_of_stack(decl.src);
+        for (index, decl) in flow.graphs.iter().enumerate() {
+            let of_stack = is_of_stack(decl);
+            let (numbers, edges) =
+                if of_stack { (vec![], vec![]) } else { self.edges(Graph::new(index), &bindings) };
             bindings.edges.push(edges);
             bindings.numbers.insert(Space::Edges(Graph::new(index)), numbers);
         }
+        self.stacks(&mut bindings);
         for index in 0..flow.inputs.len() {
             if let Some(tensor) = self.input(index, &bindings) {
                 bindings.inputs.insert(Input::new(index), tensor);
@@ -82,6 +88,12 @@ impl Division<'_> {
             bindings.states.insert((param, slot), self.of_param(param, tensor, &bindings));
         }
         bindings
+    }
+
+    /// The section of a vertex of so many.
+    fn section(&self, number: u32, vertices: usize) -> u32 {
+        let within = |&section: &usize| self.sections.border(section + 1, vertices) > number as usize;
+        (0..self.sections.count).find(within).expect("a vertex is in a section") as u32
     }
 
     /// The numbers of the rows of a type, ascending.
@@ -142,7 +154,7 @@ impl Division<'_> {
 
     /// The edges of a graph, by the rows of their ends, with their numbers.
     fn edges(&self, graph: Graph, bindings: &Bindings) -> (Vec<u32>, Vec<(u32, u32)>) {
-        let Self { flow, whole, sections, .. } = *self;
+        let Self { flow, whole, .. } = *self;
         let decl = &flow.graphs[graph.index()];
         let rows = |vertex: VertexType| &bindings.numbers[&Space::Vertices(vertex)];
         if let (Some(permutations), EdgeShare::In | EdgeShare::Out(_)) = (decl.shuffle, decl.share) {
@@ -165,12 +177,9 @@ impl Division<'_> {
             EdgeShare::Out(of) => of,
             EdgeShare::Sections => {
                 let vertices = whole.num_vertices[decl.src.index()];
-                let section = |number: u32| {
-                    let within = |&section: &usize| sections.border(section + 1, vertices) > number as usize;
-                    (0..sections.count).find(within).expect("a vertex is in a section") as u32
-                };
                 let own = rows(decl.dst)[..].first().copied().unwrap_or(0);
-                let edges = (0..).zip(rows(decl.src)).map(|(row, &number)| (row, section(number) - own)).collect();
+                let edge = |(row, &number)| (row, self.section(number, vertices) - own);
+                let edges = (0..).zip(rows(decl.src)).map(edge).collect();
                 return (rows(decl.src).clone(), edges);
             }
         };
@@ -191,10 +200,7 @@ impl Division<'_> {
     /// The rows of an input that the rank has. Edges have the ranks that they have among all edges of their ends.
     fn input(&self, index: usize, bindings: &Bindings) -> Option<Tensor> {
         let decl = &self.flow.inputs[index];
-        let of = |graph: &Graph| match self.flow.graphs[graph.index()].share {
-            EdgeShare::Out(of) => of,
-            _ => *graph,
-        };
+        let of = |graph: &Graph| self.flow.graph_of_in_edges(*graph);
         let own = match &decl.binding {
             Binding::Features(vertex, matrix) => Binding::Features(self.flow.owned_type(*vertex), matrix.clone()),
             Binding::Precomputed(vertex, name) => Binding::Precomputed(self.flow.owned_type(*vertex), name.clone()),
@@ -217,7 +223,8 @@ impl Division<'_> {
     /// The rows of a table that the rank owns; any other parameter is the same on every rank.
     fn of_param(&self, param: Param, tensor: &Tensor, bindings: &Bindings) -> Tensor {
         let Some(Dim::Count(vertex)) = self.flow.params[param.index()].dims.first() else { return tensor.clone() };
-        let width = tensor.width / self.whole.num_vertices[vertex.index()].max(1);
+        let Some(Dim::Count(of)) = self.one.params[param.index()].dims.first() else { return tensor.clone() };
+        let width = tensor.width / self.whole.num_vertices[of.index()].max(1);
         let numbers = &bindings.numbers[&Space::Vertices(*vertex)];
         let row = |&number: &u32| tensor.data[number as usize * width..][..width].iter().copied();
         Tensor::new(1, numbers.len() * width, numbers.iter().flat_map(row).collect())
