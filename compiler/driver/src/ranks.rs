@@ -6,23 +6,59 @@ use hgnnc_ir::Dataflow;
 pub use hgnnc_passes::Split;
 use hgnnc_passes::{Disabled, NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
 
-use crate::lower::{LowerError, LowerOptions, forward_of_training, without_dropout};
+use crate::lower::{LowerError, LowerOptions, forward_of_training, prepare, without_dropout};
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
 
 /// Passes on programs of the whole graph that placement does not know yet: their results have rows that no rank owns.
-const NOT_ON_WHOLE_GRAPHS: [&str; 3] = ["stack_families", "compact_endpoints", "factor_metapaths"];
+const NOT_ON_RANKS: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
 
-/// Passes on programs of mini-batches that placement does not know yet.
-const NOT_ON_BATCHES: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
+/// The pass without which all programs have a placement.
+const STACK_FAMILIES: &str = "stack_families";
 
-/// The passes that are disabled in programs of the whole graph on several ranks, where these are disabled otherwise.
-pub fn disabled_on_ranks(disabled: &Disabled) -> Disabled {
-    with_disabled(disabled, &NOT_ON_WHOLE_GRAPHS)
+/// Runs the passes that change the tables of a model for several ranks, as [`prepare`](crate::prepare()) does for one process.
+/// Families are stacked where the programs of the whole graph then have a placement. The result is what is disabled in these
+/// programs, where `disabled` is otherwise, and the reason why there are no stacks.
+///
+/// # Errors
+/// When a disabled pass or fusion does not exist, or the loss has no gradient.
+pub fn prepare_for_ranks(model: &mut Analyzed, disabled: &Disabled) -> Result<(Disabled, Option<NotPlaced>), LowerError> {
+    let mut disabled = disabled_on_ranks(disabled);
+    let before = (model.flow.clone(), model.of_batches.clone(), model.explanations.clone());
+    prepare(model, &disabled)?;
+    if model.flow.stacks.is_empty() {
+        return Ok((disabled, None));
+    }
+    let refused = match place_whole_graph(model, &disabled) {
+        Err(LowerError::Place(refused)) => refused,
+        placed => return placed.map(|()| (disabled, None)),
+    };
+    (model.flow, model.of_batches, model.explanations) = before;
+    disabled.passes.push(STACK_FAMILIES.into());
+    prepare(model, &disabled)?;
+    Ok((disabled, Some(refused)))
 }
 
-fn with_disabled(disabled: &Disabled, more: &[&str]) -> Disabled {
-    let more = more.iter().filter(|pass| !disabled.has_pass(pass)).map(|&pass| pass.to_owned());
+/// Places the programs of the whole graph as they are before sizes are known.
+fn place_whole_graph(model: &Analyzed, disabled: &Disabled) -> Result<(), LowerError> {
+    let passes = PassManager::new(disabled)?;
+    let compilation = |flow| Compilation::new(flow, PassCx::default(), LoweringOptions::of(None));
+    let mut infer = compilation(without_dropout(&model.flow));
+    if let Some((first, _)) = score_links(&infer.flow) {
+        infer.flow = first;
+    }
+    infer.run(halves(EVALUATE).0, &passes, || None)?;
+    place(&infer.flow, &infer.flow)?;
+    if let Some(spec) = model.train.as_ref().filter(|spec| spec.training.batch.is_none()) {
+        let mut train = compilation(forward_of_training(model)).training(spec);
+        train.run(halves(TRAIN).0, &passes, || None)?;
+        place(&train.flow, &train.flow)?;
+    }
+    Ok(())
+}
+
+fn disabled_on_ranks(disabled: &Disabled) -> Disabled {
+    let more = NOT_ON_RANKS.iter().filter(|pass| !disabled.has_pass(pass)).map(|&pass| pass.to_owned());
     Disabled { passes: disabled.passes.iter().cloned().chain(more).collect(), ..disabled.clone() }
 }
 
@@ -40,12 +76,13 @@ pub struct LoweredForRanks {
 }
 
 /// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. Before, it was
-/// [prepared](crate::prepare()) without the passes [`disabled_on_ranks`].
+/// [prepared](prepare_for_ranks()).
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.
 pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -> Result<LoweredForRanks, LowerError> {
-    let passes = PassManager::new(&disabled_on_ranks(&options.disabled))?;
+    let disabled = disabled_on_ranks(&options.disabled);
+    let passes = PassManager::new(&disabled)?;
     let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
     let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
     if split.shares_relations() && !on_batches {
@@ -71,7 +108,8 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
     }
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
-    let on_batch = PassManager::new(&with_disabled(&options.disabled, &NOT_ON_BATCHES))?;
+    let mut without_stacks = disabled.clone();
+    without_stacks.passes.push(STACK_FAMILIES.into());
     let place_training = |spec, passes: &PassManager| -> Result<(Compilation, Dataflow), LowerError> {
         let mut train = Compilation::new(forward_of_training(model), cx.clone(), preferred).training(spec);
         train.run(halves(TRAIN).0, passes, || None)?;
@@ -82,9 +120,9 @@ pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -
         Ok((train, placed))
     };
     let placed = match spec {
-        Some(spec) if on_batches => Some(match place_training(spec, &on_batch) {
+        Some(spec) if on_batches => Some(match place_training(spec, &passes) {
             // Perhaps a value of a stack has no placement.
-            Err(LowerError::Place(_)) => place_training(spec, &passes)?,
+            Err(LowerError::Place(_)) => place_training(spec, &PassManager::new(&without_stacks)?)?,
             placed => placed?,
         }),
         Some(spec) => Some(place_training(spec, &passes)?),

@@ -11,7 +11,7 @@ use hgnnc_dataset::{Dataset, Extended};
 use hgnnc_diag::SourceMap;
 use hgnnc_driver::{
     Analyzed, Diagnostics, Disabled, LowerError, LowerOptions, PRECOMPUTE, SizeInfo, UnknownName, check_unseen,
-    disabled_on_ranks, plan_graphs, precomputed, settings,
+    plan_graphs, precomputed, settings,
 };
 use hgnnc_executable::{Executable, GraphPlan, Kernels};
 use hgnnc_ir::dataflow::{GraphDecl, VertexTypeDecl};
@@ -331,8 +331,13 @@ pub(crate) fn bind_job(
         let limits = (options.memory_budget, job.ranks.as_ref());
         disable_what_does_not_fit(&model, &dataset, limits, &mut disabled, observer)?;
     }
-    let of_whole_graph = if job.ranks.is_some() { disabled_on_ranks(&disabled) } else { disabled.clone() };
-    source::prepare(&mut model, &of_whole_graph, Some((&dataset, &pool)))?;
+    let of_whole_graph = match &job.ranks {
+        Some(_) => source::prepare_for_ranks(&mut model, &disabled, (&dataset, &pool), observer)?,
+        None => {
+            source::prepare(&mut model, &disabled, Some((&dataset, &pool)))?;
+            disabled.clone()
+        }
+    };
     front_s += start.elapsed().as_secs_f64();
     let start = Instant::now();
     // Rows that are computed before training are those of the whole graph.

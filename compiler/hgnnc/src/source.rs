@@ -300,3 +300,22 @@ pub fn prepare(
     }
     Ok(hgnnc_driver::prepare(model, disabled).map_err(LowerError::from)?)
 }
+
+/// As [`prepare`], for several ranks: the result is what is disabled in their programs of the whole graph. Notes why families are
+/// not stacked there, which takes time.
+pub fn prepare_for_ranks(
+    model: &mut Analyzed,
+    disabled: &Disabled,
+    (dataset, pool): (&Dataset, &ThreadPool),
+    observer: &mut dyn Observer,
+) -> Result<Disabled, Error> {
+    leave_precomputed(model, disabled);
+    if model.precomputed.is_some() {
+        declare(model, dataset, pool)?;
+    }
+    let (disabled, refused) = hgnnc_driver::prepare_for_ranks(model, disabled)?;
+    if let Some(refused) = refused {
+        observer.note(format!("stack_families: several processes compute each relation by itself: {}", refused.why));
+    }
+    Ok(disabled)
+}

@@ -281,4 +281,12 @@ impl Direction {
             Direction::Out => "src",
         }
     }
+
+    /// The other direction.
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::In => Direction::Out,
+            Direction::Out => Direction::In,
+        }
+    }
 }

@@ -62,10 +62,7 @@ impl Instance<'_> {
     fn of_instances(&mut self, value: &Val, through: Graph, graph: Graph, span: Span) -> Val {
         let sum = Op::Segment { graph: through, direction: Direction::In, reduce: Reduce::Sum };
         let only = self.emit(sum, &[value.stored()], span);
-        let at_instances = match self.away_from_instances(graph) {
-            Direction::In => Direction::Out,
-            Direction::Out => Direction::In,
-        };
+        let at_instances = self.away_from_instances(graph).opposite();
         self.gather(&Val::Stored(only), graph, at_instances, span)
     }
 

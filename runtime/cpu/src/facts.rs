@@ -124,10 +124,6 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
     let incidence = topology.incidence(direction);
     let (other, position) = (&incidence.indices, &incidence.eids);
     let indptr = topology.indptr(direction, ends);
-    let opposite = match direction {
-        Direction::In => Direction::Out,
-        Direction::Out => Direction::In,
-    };
     let past = |indices: &[u32]| indices.iter().fold(0, |most, &index| most.max(index as usize + 1));
     // The block counts active rows, which must be as many as are listed.
     let listed = topology.listed_endpoints(direction).filter(|ends| lists(ends, &incidence.indptr));
@@ -135,7 +131,7 @@ fn edges(topology: &Topology, direction: Direction, ends: bool) -> Edges {
         rows: indptr.len().saturating_sub(1),
         others: past(other),
         positions: past(position),
-        other_ends: topology.listed_endpoints(opposite).map_or(0, |ends| past(&ends.of_edge)),
+        other_ends: topology.listed_endpoints(direction.opposite()).map_or(0, |ends| past(&ends.of_edge)),
         ends: listed.map_or(0, |ends| ends.vertices.len()),
         vertices: listed.map_or(0, |ends| past(&ends.vertices)),
         framed: indptr.first() == Some(&0)

@@ -14,7 +14,7 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
     // Each piece writes its own range of the result.
     let write = |start: usize, len: usize| slabs.write(out.slab, out.offset + start, len);
     let (left, right, all) = (of.batch * of.k, of.batch * of.n, of.batch * of.k * of.n);
-    let indptr = &context.data.graphs[members].csc.indptr;
+    let rows_of = &context.data.graphs[members].csc;
     for piece in &step.pieces[step.tasks[task] as usize..step.tasks[task + 1] as usize] {
         let (member, part) = (piece.member as usize, piece.first as usize..piece.last as usize);
         let rows = part.len();
@@ -28,7 +28,10 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
                 product::mat_mul_t(dispatch, of, rows, x, w, write(part.start * left, rows * left));
             }
             ProductKind::Outer => {
-                let (first, last) = (indptr[member] as usize, indptr[member + 1] as usize);
+                // The rows of a member are consecutive, but those of a section are not in the order of members.
+                let in_edges = rows_of.indptr[member] as usize..rows_of.indptr[member + 1] as usize;
+                let first = rows_of.indices.get(in_edges.start).map_or(0, |&row| row as usize);
+                let last = first + in_edges.len();
                 let (x, y) = (&xs[first * left..last * left], &ys[first * right..last * right]);
                 // Only a single matrix is divided into bands.
                 let out = match of.batch {

@@ -245,6 +245,27 @@ impl Topology {
         self.of_whole.map_or(self.num_edges(), |edges| edges as usize)
     }
 
+    /// The vertices with edges and the largest degrees in the whole graph; bounds where it is not materialized.
+    pub fn ends_in_whole(&self) -> sizes::Endpoints {
+        if let Some(destinations) = &self.listed {
+            let mut sources = self.csc.indices.to_vec();
+            sources.sort_unstable();
+            let ((destinations, max_in), (sources, max_out)) = (runs(destinations), runs(&sources));
+            return sizes::Endpoints { sources, destinations, max_out, max_in };
+        }
+        if self.deferred.is_some() {
+            let (sources, destinations) = (self.num_src as u64, self.num_dst as u64);
+            return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
+        }
+        let [(destinations, max_in), (sources, max_out)] = match self.part.as_deref() {
+            Some(GraphPart { with_edges: [destinations, sources], most_edges: [max_in, max_out], .. }) => {
+                [(*destinations, *max_in), (*sources, *max_out)]
+            }
+            None => [&self.csc, &self.csr].map(rows_with_edges),
+        };
+        sizes::Endpoints { sources, destinations, max_out, max_in }
+    }
+
     /// Number of edges, materialized and read or not.
     pub fn all_edges(&self) -> u64 {
         let read = || self.part.as_ref().map_or(self.num_edges() as u64, |part| part.num_edges);
@@ -550,36 +571,10 @@ impl BoundData {
 
     /// Sizes for the cost models of passes.
     pub fn sizes(&self) -> SizeInfo {
-        let endpoints = |graph: &Topology| {
-            if let Some(destinations) = &graph.listed {
-                let mut sources = graph.csc.indices.to_vec();
-                sources.sort_unstable();
-                let ((destinations, max_in), (sources, max_out)) = (runs(destinations), runs(&sources));
-                return sizes::Endpoints { sources, destinations, max_out, max_in };
-            }
-            if graph.deferred.is_some() {
-                // Upper bounds.
-                let (sources, destinations) = (graph.num_src as u64, graph.num_dst as u64);
-                return sizes::Endpoints { sources, destinations, ..sizes::Endpoints::default() };
-            }
-            if let Some(GraphPart { with_edges: [destinations, sources], most_edges: [max_in, max_out], .. }) =
-                graph.part.as_deref()
-            {
-                return sizes::Endpoints {
-                    sources: *sources,
-                    destinations: *destinations,
-                    max_out: *max_out,
-                    max_in: *max_in,
-                };
-            }
-            let ((destinations, max_in), (sources, max_out)) =
-                (rows_with_edges(&graph.csc), rows_with_edges(&graph.csr));
-            sizes::Endpoints { sources, destinations, max_out, max_in }
-        };
         SizeInfo {
             vertices: self.num_vertices.iter().map(|&n| n as u64).collect(),
             edges: self.graphs.iter().map(Topology::all_edges).collect(),
-            ends: self.graphs.iter().map(endpoints).collect(),
+            ends: self.graphs.iter().map(Topology::ends_in_whole).collect(),
             stored: self.patterns.iter().map(|p| p.num_edges() as u64).collect(),
             columns: self.patterns.iter().map(|p| rows_with_edges(&p.csr).0).collect(),
         }

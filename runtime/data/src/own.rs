@@ -63,13 +63,10 @@ impl Binder<'_> {
                     || flow.inputs.iter().any(|input| input.ty.space == Space::Edges(graph))
             }
         };
-        let is_part = || {
-            flow.metapaths.iter().any(|path| path.hops.contains(&graph))
-                || flow.stacks.iter().any(|stack| stack.members.contains(&graph))
-        };
+        let is_hop = || flow.metapaths.iter().any(|path| path.hops.contains(&graph));
         // The numbers of edges are those of results.
         let is_result = || flow.outputs.iter().any(|output| flow.ty(output.value).space == Space::Edges(graph));
-        if is_sampled || decl.links || decl.kept.is_some() || decl.steps.len() != 1 || is_part() || is_result() {
+        if is_sampled || decl.links || decl.kept.is_some() || decl.steps.len() != 1 || is_hop() || is_result() {
             return None;
         }
         let own = |vertex: VertexType| {

@@ -1,63 +1,110 @@
 //! The graphs of stacks, made of those of their members: see [`hgnnc_ir::stacks`].
 
-use hgnnc_graph::Adjacency;
-use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl};
-use hgnnc_ir::ops::Direction;
-use hgnnc_ir::types::{Graph, Param, Space, Stack};
-use hgnnc_ir::{Incidence, VertexRows};
+use std::sync::Arc;
 
-use crate::bound::Topology;
+use hgnnc_graph::{Adjacency, GraphPart};
+use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
+use hgnnc_ir::ops::Direction;
+use hgnnc_ir::sizes::Endpoints;
+use hgnnc_ir::types::{Graph, Param, Space, Stack};
+use hgnnc_ir::{Incidence, StackDecl, VertexRows};
+
+use crate::bound::{Topology, direction_slot};
 use crate::error::{ExecError, Result};
 
-/// Appends the vertex types and graphs that are derived from stacks. Those of the dataset come first.
+/// Appends the vertex types and graphs that are derived from stacks. Those of the dataset come first. Where this rank has read a
+/// part of the members, the stacks have no edges, but their numbers in the whole graph.
 ///
 /// # Errors
 /// A graph with 2^32 rows or edges or more.
 pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec<Topology>) -> Result<()> {
-    let pairs: Vec<[Pairs; 2]> = tables
-        .stacks
-        .iter()
-        .map(|decl| [Direction::In, Direction::Out].map(|direction| Pairs::of(&decl.members, graphs, direction)))
-        .collect();
-    let pairs = |stack: Stack, direction: Direction| &pairs[stack.index()][usize::from(direction == Direction::Out)];
-    // The number of vertices of the members at one end.
-    let vertices = |stack: Stack, direction: Direction, graphs: &[Topology]| {
-        let member = &graphs[tables.stacks[stack.index()].members[0].index()];
-        if direction == Direction::In { member.num_dst } else { member.num_src }
-    };
+    let stacks = Stacks::new(tables, graphs);
     for decl in tables.vertex_types.iter().skip(num_vertices.len()) {
-        let count = match decl.rows {
-            VertexRows::Members(stack) => tables.stacks[stack.index()].members.len(),
-            VertexRows::Pairs(stack, direction) => pairs(stack, direction).vertices.len(),
-            VertexRows::Cells(stack, direction) => {
-                tables.stacks[stack.index()].members.len() * vertices(stack, direction, graphs)
-            }
-            _ => 0,
-        };
-        num_vertices.push(count);
+        num_vertices.push(stacks.rows(decl.rows, graphs).unwrap_or(0));
     }
     for decl in tables.graphs.iter().skip(graphs.len()) {
-        let Some((stack, incidence)) = decl.derived else { continue };
-        let name = &decl.name;
+        if let Some(graph) = stacks.graph(decl, graphs)? {
+            graphs.push(graph);
+        }
+    }
+    Ok(())
+}
+
+/// The pairs of all stacks, for the tables that are derived from them.
+pub(crate) struct Stacks<'a> {
+    tables: &'a Dataflow,
+    /// By stack: those at destinations and at sources.
+    pairs: Vec<[Pairs; 2]>,
+}
+
+impl<'a> Stacks<'a> {
+    /// `graphs` have the edges of the members.
+    pub fn new(tables: &'a Dataflow, graphs: &[Topology]) -> Self {
+        let of_stack = |decl: &StackDecl| {
+            [Direction::In, Direction::Out].map(|direction| match are_parts(&decl.members, graphs) {
+                true => Pairs::default(),
+                false => Pairs::of(&decl.members, graphs, direction),
+            })
+        };
+        Self { tables, pairs: tables.stacks.iter().map(of_stack).collect() }
+    }
+
+    fn members(&self, stack: Stack) -> &'a [Graph] {
+        &self.tables.stacks[stack.index()].members
+    }
+
+    /// The pairs at one end of a stack.
+    pub fn pairs(&self, stack: Stack, direction: Direction) -> &Pairs {
+        &self.pairs[stack.index()][usize::from(direction == Direction::Out)]
+    }
+
+    /// The number of vertices of the members at one end.
+    fn vertices(&self, stack: Stack, direction: Direction, graphs: &[Topology]) -> usize {
+        let member = &graphs[self.members(stack)[0].index()];
+        if direction == Direction::In { member.num_dst } else { member.num_src }
+    }
+
+    /// The number of rows of a type, if it is derived from a stack.
+    pub fn rows(&self, rows: VertexRows, graphs: &[Topology]) -> Option<usize> {
+        match rows {
+            VertexRows::Members(stack) => Some(self.members(stack).len()),
+            VertexRows::Pairs(stack, direction) if are_parts(self.members(stack), graphs) => {
+                Some(part_of_stack(self.members(stack), graphs).with_edges[direction_slot(direction)] as usize)
+            }
+            VertexRows::Pairs(stack, direction) => Some(self.pairs(stack, direction).vertices.len()),
+            VertexRows::Cells(stack, direction) => {
+                Some(self.members(stack).len() * self.vertices(stack, direction, graphs))
+            }
+            _ => None,
+        }
+    }
+
+    /// A graph, if it is derived from a stack.
+    ///
+    /// # Errors
+    /// When it has 2^32 rows or edges or more.
+    pub fn graph(&self, decl: &GraphDecl, graphs: &[Topology]) -> Result<Option<Topology>> {
+        let Some((stack, incidence)) = decl.derived else { return Ok(None) };
+        let (name, members) = (&decl.name, self.members(stack));
+        if are_parts(members, graphs) {
+            return Ok(Some(self.without_edges(decl, (stack, incidence), graphs)));
+        }
         let graph = match incidence {
             Incidence::Edges => {
-                let (out, into) = (pairs(stack, Direction::Out), pairs(stack, Direction::In));
-                edges(name, &tables.stacks[stack.index()].members, graphs, out, into)?
+                let (out, into) = (self.pairs(stack, Direction::Out), self.pairs(stack, Direction::In));
+                edges(name, members, graphs, out, into)?
             }
             Incidence::Vertices(direction) => {
-                let of = pairs(stack, direction);
-                one_each(name, of.vertices.clone(), vertices(stack, direction, graphs))?
+                let of = self.pairs(stack, direction);
+                one_each(name, of.vertices.clone(), self.vertices(stack, direction, graphs))?
             }
             Incidence::Members(direction) => {
-                let of = pairs(stack, direction);
-                let members = of.starts.windows(2).enumerate();
-                let member = members.flat_map(|(m, range)| std::iter::repeat_n(m as u32, range[1] - range[0]));
-                one_each(name, member.collect(), of.starts.len() - 1)?
+                let of = self.pairs(stack, direction);
+                one_each(name, of.rows().map(|(member, _)| member as u32).collect(), members.len())?
             }
             Incidence::Cells(direction) => {
-                let of = pairs(stack, direction);
-                let count = vertices(stack, direction, graphs);
-                let rows = (of.starts.len() - 1) * count;
+                let count = self.vertices(stack, direction, graphs);
+                let rows = members.len() * count;
                 if u32::try_from(rows).is_err() {
                     return Err(ExecError::Shape {
                         what: format!("the parameters with a row for each vertex and each member of `{name}`"),
@@ -65,30 +112,67 @@ pub fn derive(tables: &Dataflow, num_vertices: &mut Vec<usize>, graphs: &mut Vec
                         expected: "fewer than 2^32; `--disable-pass stack_families` keeps them apart".into(),
                     });
                 }
-                let of_member = |(member, range): (usize, &[usize])| {
-                    of.vertices[range[0]..range[1]].iter().map(move |&v| (member * count) as u32 + v)
-                };
-                one_each(name, of.starts.windows(2).enumerate().flat_map(of_member).collect(), rows)?
+                let cells = self.pairs(stack, direction).rows().map(|(member, v)| (member * count) as u32 + v);
+                one_each(name, cells.collect(), rows)?
             }
             Incidence::Range { of, first } => {
-                let [range, all] = [of, stack].map(|stack| tables.stacks[stack.index()].members.len());
-                one_each(name, (first..).take(range).collect(), all)?
+                one_each(name, (first..).take(self.members(of).len()).collect(), members.len())?
             }
         };
-        graphs.push(graph);
+        Ok(Some(graph))
     }
-    Ok(())
+
+    /// The graph of a stack whose members have edges of one rank only: its size.
+    fn without_edges(&self, decl: &GraphDecl, (stack, incidence): (Stack, Incidence), graphs: &[Topology]) -> Topology {
+        let of = part_of_stack(self.members(stack), graphs);
+        let part = match incidence {
+            Incidence::Edges => of,
+            Incidence::Vertices(end) | Incidence::Members(end) | Incidence::Cells(end) => {
+                let pairs = of.with_edges[direction_slot(end)];
+                GraphPart { num_edges: pairs, with_edges: [pairs; 2], most_edges: [1; 2], ..GraphPart::default() }
+            }
+            Incidence::Range { of, .. } => {
+                let count = self.members(of).len() as u64;
+                GraphPart { num_edges: count, with_edges: [count; 2], most_edges: [1; 2], ..GraphPart::default() }
+            }
+        };
+        Topology { name: decl.name.clone(), part: Some(Arc::new(part)), ..Topology::default() }
+    }
+}
+
+/// Whether this rank has read a part of these graphs.
+fn are_parts(members: &[Graph], graphs: &[Topology]) -> bool {
+    members.iter().any(|member| graphs[member.index()].part.is_some())
+}
+
+/// The sizes of a stack in the whole graph.
+fn part_of_stack(members: &[Graph], graphs: &[Topology]) -> GraphPart {
+    let mut all = GraphPart::default();
+    for member in members.iter().map(|member| &graphs[member.index()]) {
+        let Endpoints { sources, destinations, max_out, max_in } = member.ends_in_whole();
+        all.num_edges += member.all_edges();
+        all.with_edges = [all.with_edges[0] + destinations, all.with_edges[1] + sources];
+        all.most_edges = [all.most_edges[0].max(max_in), all.most_edges[1].max(max_out)];
+    }
+    all
 }
 
 /// The pairs of members and vertices at one end of a stack.
-struct Pairs {
+#[derive(Default)]
+pub(crate) struct Pairs {
     /// The vertex of each pair.
-    vertices: Vec<u32>,
+    pub vertices: Vec<u32>,
     /// The first pair of each member, and the number of all.
-    starts: Vec<usize>,
+    pub starts: Vec<usize>,
 }
 
 impl Pairs {
+    /// The member and the vertex of each.
+    pub fn rows(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let members = self.starts.windows(2).enumerate();
+        members.flat_map(|(member, range)| self.vertices[range[0]..range[1]].iter().map(move |&vertex| (member, vertex)))
+    }
+
     fn of(members: &[Graph], graphs: &[Topology], direction: Direction) -> Self {
         let (mut vertices, mut starts) = (vec![], vec![0]);
         let mut seen: Vec<bool> = vec![];

@@ -1,6 +1,7 @@
 //! The parameters of all ranks: those that every rank has, and tables whose rows belong to the owners of vertices.
 
 use hgnnc_data::buffer::Alias;
+use hgnnc_data::stacks::num_own_params;
 use hgnnc_data::{ExecError, Result, StateId};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Dim, VertexType};
@@ -43,7 +44,7 @@ impl RankSession {
 
 impl ParamStore for RankSession {
     fn num_params(&self) -> usize {
-        self.placed.one.params.len()
+        num_own_params(&self.placed.one)
     }
 
     fn len(&self, index: usize) -> usize {

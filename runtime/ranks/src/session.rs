@@ -8,6 +8,7 @@ use bytemuck::Pod;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::classes::ClassCounts;
 use hgnnc_data::metrics::{Predictions, Tally};
+use hgnnc_data::stacks::num_own_params;
 use hgnnc_data::{Arena, BoundData, ExecError, Result, StateId, Target};
 use hgnnc_dist::{Comm, CommError, Tag, all_gather, gather_texts};
 use hgnnc_executable::Role;
@@ -266,7 +267,7 @@ impl Session for RankSession {
     fn collect_params(&mut self) -> Result<()> {
         let mut collected = HashMap::new();
         let tables: Vec<usize> =
-            (0..self.placed.one.params.len()).filter(|&param| self.rows_of(param).is_some()).collect();
+            (0..num_own_params(&self.placed.one)).filter(|&param| self.rows_of(param).is_some()).collect();
         for param in tables {
             let own = self.own_param(param)?;
             let all = self.rows_to_write(own)?;

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use hgnnc_analysis::aliases::AliasAnalysis;
 use hgnnc_ir::ProductForm;
+use hgnnc_ir::width::Width;
 use hgnnc_ir::{Op, Provenance, Space, Type, Value};
 use hgnnc_kernel_ir::kernel::{
     Body, Buffer, BufferDecl, Contents, Exchange, FactoredMetapath, FactoredOut, Gemm, Index, Kernel, Launch, Operand,
@@ -158,7 +159,12 @@ impl<'f, 'a> Builder<'f, 'a> {
         };
         let Space::Vertices(rows) = aliases.flow.ty(node.args[0]).space else { return Err(wrong()) };
         let (x, out) = (buffer(node.args[0])?, buffer(value)?);
-        Ok(Exchange { rows, to, width: aliases.width(value), x, out, from: Provenance(node.origin) })
+        // A sum of sections of pairs has a row for each member.
+        let width = match (to, node.ty.space) {
+            (None, Space::Vertices(members)) => Width::count(members).times(&aliases.width(value)),
+            _ => aliases.width(value),
+        };
+        Ok(Exchange { rows, to, width, x, out, from: Provenance(node.origin) })
     }
 
     /// Lowers two-hop sums, each of which is stored.

@@ -84,7 +84,8 @@ pub fn of_batches(compiled: &CompiledRanks, batches: &Batches) -> Vec<GraphPlace
 pub fn of_tables(bound: &BoundJob, compiled: &CompiledRanks) -> Vec<TablePlace> {
     let (flow, division) = (&compiled.executable.infer, &compiled.placed.division);
     let mut places = vec![];
-    for param in &flow.params {
+    // Stacks have the elements of their entries.
+    for param in flow.params.iter().filter(|param| param.entries.is_empty()) {
         let Some(&Dim::Count(vertex)) = param.dims.first() else { continue };
         let borders = division.vertices(vertex, bound.data.num_vertices[vertex.index()]).borders();
         places.push(TablePlace {

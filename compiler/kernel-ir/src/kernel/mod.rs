@@ -154,7 +154,7 @@ pub struct Exchange {
     pub rows: VertexType,
     /// The rows that are received; `None` for the sum of all rows of all ranks.
     pub to: Option<VertexType>,
-    /// Elements of a row.
+    /// Elements of a row; of a sum, all of its elements.
     pub width: Width,
     pub x: Buffer,
     pub out: Buffer,

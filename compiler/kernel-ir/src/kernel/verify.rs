@@ -269,17 +269,25 @@ impl Verifier<'_> {
         if !(self.readable(place, x) & self.write(place, out)) {
             return;
         }
+        let rows_of_sum = program.tables.rows_of_sum(rows);
         let fits = match to {
             Some(to) => program.tables.exchanges(rows, to),
-            None => program.tables.vertex_types[rows.index()].rows.are_of_all_ranks(),
+            None => rows_of_sum.is_some(),
         };
         if !fits {
             self.report(place, "its result has no copies of its rows, nor their sum over the ranks");
         }
         let volume =
             |vertex: Option<hgnnc_ir::VertexType>| vertex.map_or(width.clone(), |of| Width::count(of).times(width));
-        for (buffer, vertex) in [(x, Some(rows)), (out, to)] {
-            if program.volume(buffer) != Some(volume(vertex)) {
+        // Sections of pairs have a row for each member of the sum.
+        let of_x = match (to, rows_of_sum) {
+            (None, Some(Space::Vertices(members))) => {
+                width.divided_by(&Width::count(members)).map(|row| Width::count(rows).times(&row))
+            }
+            _ => Some(volume(Some(rows))),
+        };
+        for (buffer, expected) in [(x, of_x), (out, Some(volume(to)))] {
+            if program.volume(buffer) != expected {
                 self.report(place, format!("`{}` has not the rows of the exchange", self.name(buffer)));
             }
         }

@@ -131,10 +131,7 @@ impl Tape<'_> {
         if sum.term == MetapathTerm::WeightedSlope {
             return Err(TypeError("the slopes of attention scores have no gradient".into()));
         }
-        let other = match sum.direction {
-            Direction::In => Direction::Out,
-            Direction::Out => Direction::In,
-        };
+        let other = sum.direction.opposite();
         let (n, w) = if sum.term == MetapathTerm::LogSumExp { (value, None) } else { (args[2], args.get(3).copied()) };
         let scored = [args[0], args[1], n];
         let of = |with: Option<Value>| scored.into_iter().chain(with).collect::<Vec<Value>>();

@@ -57,11 +57,17 @@ impl Tuples {
             search.tuples.values.iter_mut().for_each(|values| values.sort_unstable());
             let dropped = search.tuples.drop_incomplete(flow, members.len());
             // A sum of one member and of what is no copy, such as sums of other members, looks like a value of the member,
-            // and with it what is computed from the sum. A value of a member that reads it belongs to this member alone.
-            if !of_several.into_iter().any(|value| matches!(search.member(value), Some(Ok(_)))) {
-                return search.tuples;
+            // and with it what is computed from the sum. Then values of other members that read it look like those of several.
+            let misled = of_several.into_iter().any(|value| matches!(search.member(value), Some(Ok(_))));
+            let tuples = search.tuples;
+            let mut found = false;
+            for value in flow.handles().filter(|value| misled && dropped[value.index()]) {
+                let of_dropped = flow.value(value).args.iter().any(|arg| dropped[arg.index()]);
+                found |= !of_dropped && !std::mem::replace(&mut of_none[value.index()], true);
             }
-            of_none.iter_mut().zip(dropped).for_each(|(of_none, dropped)| *of_none |= dropped);
+            if !found {
+                return tuples;
+            }
         }
     }
 

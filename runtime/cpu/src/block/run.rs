@@ -217,7 +217,7 @@ fn run_block(
         if !incidence.eids.is_empty() {
             block.position = &incidence.eids[edges];
         }
-        if let Some(others) = topology.listed_endpoints(opposite(direction)) {
+        if let Some(others) = topology.listed_endpoints(direction.opposite()) {
             block.other_end = &others.of_edge[first as usize..last as usize];
         }
         if ends {
@@ -252,13 +252,6 @@ fn run_block(
             Some(_) => block.run_calls(fused, task, tiles, clip, tables),
             None => block.run_loop(fused, task, tiles, clip),
         }
-    }
-}
-
-fn opposite(direction: Direction) -> Direction {
-    match direction {
-        Direction::In => Direction::Out,
-        Direction::Out => Direction::In,
     }
 }
 

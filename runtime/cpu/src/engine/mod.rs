@@ -17,6 +17,7 @@ use hgnnc_dist::Comm;
 use hgnnc_executable::cpu::{CpuProgram, MachineCode};
 use hgnnc_ir::dataflow::ParamDecl;
 use hgnnc_ir::types::{Dim, VertexType};
+use hgnnc_ir::{EdgeShare, VertexRows};
 use hgnnc_kernel_ir::kernel::Program;
 use hgnnc_kernel_ir::loops::{self};
 use hgnnc_kernels::simd::Dispatch;
@@ -463,14 +464,22 @@ impl Engine {
 
 /// Per parameter, the vertex type of its rows if it is an embedding table.
 fn row_types(programs: &[&loops::VerifiedLoops]) -> Vec<Option<VertexType>> {
-    let params = programs.first().map_or(&[][..], |program| &program.kernels.tables.params);
+    let Some(tables) = programs.first().map(|program| &program.kernels.tables) else { return vec![] };
     let of = |decl: &ParamDecl| match decl.dims.first() {
         Some(Dim::Count(vertex)) => Some(*vertex),
         Some(Dim::Fixed(_)) | None => None,
     };
-    let mut types: Vec<Option<VertexType>> = params.iter().map(of).collect();
+    let mut types: Vec<Option<VertexType>> = tables.params.iter().map(of).collect();
+    // Of several ranks, those that the rank owns.
+    let are_of_dataset = |decl: &&ParamDecl| match of(decl).map(|vertex| tables.vertex_types[vertex.index()].rows) {
+        Some(VertexRows::Cells(stack, _)) => {
+            let first = tables.stacks[stack.index()].members[0];
+            tables.graphs[first.index()].share == EdgeShare::All
+        }
+        _ => true,
+    };
     // The rows of a stack are those of the dataset.
-    for entry in params.iter().flat_map(|decl| &decl.entries) {
+    for entry in tables.params.iter().filter(are_of_dataset).flat_map(|decl| &decl.entries) {
         types[entry.index()] = None;
     }
     types

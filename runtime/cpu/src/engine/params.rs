@@ -81,18 +81,17 @@ impl Engine {
     pub fn init_params(&mut self, tables: &Dataflow, seed: u64) {
         for (index, decl) in tables.params.iter().enumerate().take(self.num_params) {
             let draw = Initializer::of(decl, |dim| extent(&self.data, dim));
-            if let Some(order) = self.row_order(index) {
-                let order = order.clone();
-                let slab = &mut self.slabs[Slab::Param(index)];
-                let width = (slab.len() / order.original.len().max(1)).max(1);
-                let rows = slab.elements().par_chunks_exact_mut(width).zip(&order.original);
-                let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
-                self.pool.install(|| rows.for_each(fill));
-                continue;
-            }
+            let order = self.row_order(index).cloned();
             let ParamPlace { home, offset, len } = self.places[index];
-            let slab = &mut self.slabs[Slab::Param(home.index())].elements()[offset..offset + len];
-            self.pool.install(|| draw.fill_all(seed, slab));
+            let numbers = &mut self.slabs[Slab::Param(home.index())].elements()[offset..offset + len];
+            let Some(order) = order else {
+                self.pool.install(|| draw.fill_all(seed, numbers));
+                continue;
+            };
+            let width = (len / order.original.len().max(1)).max(1);
+            let rows = numbers.par_chunks_exact_mut(width).zip(&order.original);
+            let fill = |(numbers, &row): (&mut [f32], &u32)| draw.fill(seed, row as usize * width, numbers);
+            self.pool.install(|| rows.for_each(fill));
         }
     }
 }

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use hgnnc_data::stacks::num_own_params;
 use hgnnc_data::{ExecError, Result, SEED, StateId};
-use hgnnc_ir::VertexRows;
 use hgnnc_ir::types::{Dim, Param, VertexType};
 use hgnnc_session::Session;
 
@@ -145,26 +144,15 @@ impl Trainer {
         params.map(|p| (p.name.clone(), p.dims.iter().map(extent).collect())).collect()
     }
 
-    /// Name and shape of the parameter that an optimizer state belongs to, which may be a stack of parameters.
-    fn shape_of(&self, param: Param) -> (String, Vec<usize>) {
-        let data = self.session.data();
+    /// The parameters whose states an optimizer state has one after the other: that of a stack has those of its entries.
+    fn params_of_state(&self, param: Param) -> Vec<Param> {
         // The program of batches has stacks of its own.
         let tables = self.executable.train.as_ref().unwrap_or(&self.executable.infer);
         let own = num_own_params(&self.executable.infer);
-        let decl = if param.index() < own {
-            &self.executable.infer.params[param.index()]
-        } else {
-            &tables.params[param.index()]
-        };
-        let members = |vertex: VertexType| match tables.vertex_types[vertex.index()].rows {
-            VertexRows::Members(stack) if param.index() >= own => Some(tables.stacks[stack.index()].members.len()),
-            _ => None,
-        };
-        let extent = |dim: &Dim| match *dim {
-            Dim::Fixed(extent) => extent,
-            Dim::Count(vertex) => members(vertex).unwrap_or_else(|| data.num_vertices[vertex.index()]),
-        };
-        (decl.name.clone(), decl.dims.iter().map(extent).collect())
+        match tables.params.get(param.index()) {
+            Some(stack) if param.index() >= own => stack.entries.clone(),
+            _ => vec![param],
+        }
     }
 
     /// Writes the current parameters by name; after [`Trainer::run`] those of the best epoch. Of several processes, the
@@ -282,6 +270,17 @@ impl Trainer {
         }
     }
 
+    /// The elements that this process has of the optimizer states, by parameter.
+    fn states_of_params(&mut self) -> Result<Vec<Vec<f32>>> {
+        let mut all = vec![];
+        for (index, (of, _)) in self.states().into_iter().enumerate() {
+            let (state, params) = (self.read_state(index)?, self.params_of_state(of).len());
+            let len = state.len() / params.max(1);
+            all.extend((0..params).map(|number| state[number * len..(number + 1) * len].to_vec()));
+        }
+        Ok(all)
+    }
+
     /// Overwrites what [`Trainer::read_state`] reads.
     fn write_state(&mut self, index: usize, numbers: &[f32]) -> Result<()> {
         self.current()?;
@@ -302,10 +301,12 @@ impl Trainer {
                 saved.push(Saved { name: format!("{kind}/{name}"), shape: shape.clone(), divided_by });
             }
         }
-        for (param, slot) in self.states() {
-            let (name, shape) = self.shape_of(param);
-            let divided_by = self.divided_by(param.index()).filter(|_| param.index() < shapes.len());
-            saved.push(Saved { name: format!("state{slot}/{name}"), shape, divided_by });
+        for (of, slot) in self.states() {
+            for param in self.params_of_state(of) {
+                let (name, shape) = &shapes[param.index()];
+                let divided_by = self.divided_by(param.index());
+                saved.push(Saved { name: format!("state{slot}/{name}"), shape: shape.clone(), divided_by });
+            }
         }
         saved
     }
@@ -317,7 +318,7 @@ impl Trainer {
         self.read_best()?;
         let with_best = self.progress.best_epoch.is_some();
         let params = self.own_params()?;
-        let states: Vec<Vec<f32>> = (0..self.states().len()).map(|i| self.read_state(i)).collect::<Result<_>>()?;
+        let states = self.states_of_params()?;
         let saved = self.saved(with_best);
         let best: &[Vec<f32>] = if with_best { &self.best } else { &[] };
         let elements = params.iter().chain(best).chain(&states);
@@ -430,7 +431,11 @@ impl Trainer {
             let params = self.session.params();
             self.best.iter().enumerate().try_for_each(|(i, best)| params.write_best(i, best))?;
         }
-        own.enumerate().try_for_each(|(i, own)| self.write_state(i, &own))?;
+        for (index, (of, _)) in self.states().into_iter().enumerate() {
+            let count = self.params_of_state(of).len();
+            let state: Vec<Vec<f32>> = own.by_ref().take(count).collect();
+            self.write_state(index, &state.concat())?;
+        }
         self.seed = progress.seed;
         let order = self.progress.order;
         if let (Some(before), Some(now)) = (progress.order, order)

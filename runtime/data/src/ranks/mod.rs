@@ -5,6 +5,12 @@
 //! have nearly equal lengths, or nearly equal shares of the parts of a partitioned dataset. All of it follows from the
 //! data of the whole graph, its parts, the number of sections and that of ranks, so that ranks need not tell each other.
 
+mod division;
+mod mirrors;
+mod stacks;
+
+pub use division::{Divided, Division};
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -12,7 +18,7 @@ use hgnnc_graph::Adjacency;
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::{Binding, Dataflow, InputDecl, PatternDecl};
 use hgnnc_ir::types::{Graph, Layout, Space, VertexType};
-use hgnnc_ir::{EdgeShare, Mirrors, VertexRows};
+use hgnnc_ir::{EdgeShare, Incidence, Mirrors, VertexRows};
 
 use crate::bound::{BoundData, InputData, Shuffle, Topology, direction_slot};
 use crate::error::{ExecError, Result};
@@ -43,85 +49,6 @@ pub struct Sections {
     pub rows_of_whole: usize,
 }
 
-/// The division of vertices among ranks, by sections.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Division {
-    /// Number of sections of the vertices of a type.
-    pub sections: usize,
-    /// Number of ranks, not more than sections.
-    pub ranks: usize,
-    /// By vertex type: the first vertex of each part of a partitioned dataset. Sections are spread evenly over parts.
-    /// Types without parts are divided evenly.
-    pub parts: Arc<[Vec<usize>]>,
-}
-
-impl Division {
-    /// Sections of nearly equal length.
-    pub fn even(sections: usize, ranks: usize) -> Self {
-        Self { sections, ranks, parts: Arc::default() }
-    }
-
-    /// The sections of a rank.
-    pub fn sections_of(&self, rank: usize) -> Range<usize> {
-        self.sections * rank / self.ranks..self.sections * (rank + 1) / self.ranks
-    }
-
-    /// The division of the vertices of a type, of which there are `count`.
-    pub fn vertices(&self, vertex: VertexType, count: usize) -> Divided<'_> {
-        let parts = self.parts.get(vertex.index()).map_or(&[][..], Vec::as_slice);
-        Divided { division: self, parts, count }
-    }
-
-    /// The even division of `count` rows that are no vertices.
-    pub fn rows(&self, count: usize) -> Divided<'_> {
-        Divided { division: self, parts: &[], count }
-    }
-}
-
-/// Rows of one kind that are divided among ranks.
-#[derive(Clone, Copy, Debug)]
-pub struct Divided<'a> {
-    division: &'a Division,
-    parts: &'a [usize],
-    count: usize,
-}
-
-impl Divided<'_> {
-    /// The first row of a section; for the number of sections: the number of rows.
-    pub fn border(self, section: usize) -> usize {
-        let (parts, sections) = (self.parts.len().max(1), self.division.sections);
-        // The section begins in this part, `after / sections` of the way through it.
-        let (part, after) = (section * parts / sections, section * parts % sections);
-        let first = |part: usize| if part == 0 { 0 } else { self.parts.get(part).map_or(self.count, |&first| first) };
-        let len = first(part + 1).min(self.count) - first(part).min(self.count);
-        first(part).min(self.count) + (len as u128 * after as u128 / sections as u128) as usize
-    }
-
-    /// The rows that a rank owns.
-    pub fn of_rank(self, rank: usize) -> Range<usize> {
-        let sections = self.division.sections_of(rank);
-        self.border(sections.start)..self.border(sections.end)
-    }
-
-    /// The first row of each rank, and the number of all.
-    pub fn borders(self) -> Vec<usize> {
-        (0..self.division.ranks).map(|rank| self.of_rank(rank).start).chain([self.count]).collect()
-    }
-
-    /// The rank that owns a row. For many rows, [`Divided::borders`] are looked up faster.
-    pub fn owner(self, row: usize) -> usize {
-        let (mut first, mut last) = (0, self.division.ranks - 1);
-        while first < last {
-            let middle = (first + last) / 2;
-            match self.of_rank(middle).end <= row {
-                true => first = middle + 1,
-                false => last = middle,
-            }
-        }
-        first
-    }
-}
-
 /// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
 /// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away. If
 /// mini-batches are `sampled` from the in-edges of owners, it leaves those of its own vertices, and no others, of all graphs
@@ -149,6 +76,9 @@ pub fn divide(
     (0..tables.graphs.len()).for_each(|graph| made_of[in_whole(tables, Graph::new(graph)).index()].push(graph));
     let mut edges = vec![EdgesOfRank::default(); tables.graphs.len()];
     for (of, graphs) in made_of.into_iter().enumerate() {
+        if is_of_stack(tables, Graph::new(of)) {
+            continue;
+        }
         for graph in graphs {
             edges[graph] = Divider { whole, one, tables, division, rank, rows: &rows }.edges_of(Graph::new(graph))?;
         }
@@ -163,16 +93,21 @@ pub fn divide(
             graph.release_part();
         }
     }
-    Divider { whole, one, tables, division, rank, rows: &rows }.add_the_rest(&mut data, edges)?;
+    let divider = Divider { whole, one, tables, division, rank, rows: &rows };
+    divider.add_graphs(&mut data, &mut edges)?;
+    divider.add_the_rest(&mut data, edges)?;
     Ok(data)
 }
 
 /// The graph of the whole data with the edges of a graph. Those of sections are in none.
 fn in_whole(tables: &Dataflow, graph: Graph) -> Graph {
-    match tables.graphs[graph.index()].share {
-        EdgeShare::Out(of) => of,
-        _ => graph,
-    }
+    tables.graph_of_in_edges(graph)
+}
+
+/// Whether a graph is made of others of this rank, those of a stack.
+fn is_of_stack(tables: &Dataflow, graph: Graph) -> bool {
+    let decl = &tables.graphs[graph.index()];
+    decl.derived.is_some() || tables.is_of_stack(decl.src)
 }
 
 /// The edges of a graph on a rank, and what inputs and masks need of them.
@@ -194,6 +129,9 @@ struct EdgesOfRank {
 pub fn rows_sent(whole: &BoundData, tables: &Dataflow, division: &Division) -> Vec<Vec<Vec<usize>>> {
     let divider = Divider { whole, one: &[], tables, division, rank: 0, rows: &[] };
     let of_type = |decl: &hgnnc_ir::dataflow::VertexTypeDecl| {
+        if let VertexRows::Pairs(stack, end) = decl.rows {
+            return divider.pairs_sent(stack, end);
+        }
         let VertexRows::Mirrors(of, mirrors) = decl.rows else { return vec![] };
         if mirrors.permutations().is_some() {
             return divider.shuffled().iter().find_map(|rows| rows.sent(of, mirrors, whole)).unwrap_or_default();
@@ -229,6 +167,29 @@ impl Rows {
             Rows::Drawn(count) => *count,
         }
     }
+
+    /// The row of a number that has one.
+    fn row(&self, number: u32) -> u32 {
+        match self {
+            Rows::Range(range) => number - range.start as u32,
+            Rows::List(rows) => rows.partition_point(|&row| row < number) as u32,
+            Rows::Drawn(_) => number,
+        }
+    }
+
+    /// The number of a row.
+    fn number(&self, row: u32) -> u32 {
+        match self {
+            Rows::Range(range) => range.start as u32 + row,
+            Rows::List(rows) => rows[row as usize],
+            Rows::Drawn(_) => row,
+        }
+    }
+}
+
+/// The rank that owns a row, from the first rows of all ranks.
+fn owner(borders: &[usize], row: u32) -> usize {
+    borders[1..].partition_point(|&border| border <= row as usize)
 }
 
 /// The positions of those of ascending numbers that lie in a range.
@@ -282,7 +243,11 @@ impl Divider<'_> {
     fn add_vertices(&self, data: &mut BoundData) -> Vec<Rows> {
         let mut all = vec![];
         for vertex in (0..self.tables.vertex_types.len()).map(VertexType::new) {
-            let (rows, route) = self.vertices(vertex);
+            // Those of stacks follow from the edges of their members.
+            let (rows, route) = match self.tables.is_of_stack(vertex) {
+                true => (Rows::Range(0..0), None),
+                false => self.vertices(vertex),
+            };
             data.num_vertices.push(rows.len());
             data.routes.push(route.map(Arc::new));
             data.sections.push(self.sections(vertex));
@@ -292,11 +257,10 @@ impl Divider<'_> {
         all
     }
 
-    /// Adds the graphs, the sparse features and the inputs of this rank.
-    fn add_the_rest(&self, data: &mut BoundData, mut edges: Vec<EdgesOfRank>) -> Result<()> {
+    /// Adds the sparse features and the inputs of this rank.
+    fn add_the_rest(&self, data: &mut BoundData, edges: Vec<EdgesOfRank>) -> Result<()> {
         let Self { whole, tables, .. } = *self;
         data.origins = vec![None; edges.len()];
-        data.graphs = edges.iter_mut().map(|of| std::mem::take(&mut of.topology)).collect();
         for (index, decl) in tables.patterns.iter().enumerate() {
             // Mirrors of all vertices come after the patterns of the program of one process, with equal columns.
             let of = tables.owned_type(decl.vertex);
@@ -332,7 +296,7 @@ impl Divider<'_> {
         all
     }
 
-    /// The number of rows of a type on all ranks together.
+    /// The number of rows of a type on all ranks together; a bound for pairs, the same on all of them.
     fn count(&self, vertex: VertexType) -> usize {
         match self.tables.vertex_types[vertex.index()].rows {
             VertexRows::Sections(_) => self.division.sections,
@@ -376,95 +340,6 @@ impl Divider<'_> {
         summed.then(|| (0..self.division.ranks).map(|rank| self.owned(vertex, rank).len()).collect())
     }
 
-    /// The rows of a vertex type, and the route to them for mirrors.
-    fn vertices(&self, vertex: VertexType) -> (Rows, Option<Route>) {
-        let VertexRows::Mirrors(of, mirrors) = self.tables.vertex_types[vertex.index()].rows else {
-            return (Rows::Range(self.owned(vertex, self.rank)), None);
-        };
-        let own = self.owned(of, self.rank);
-        if let Some(permutations) = mirrors.permutations() {
-            return (Rows::Drawn(own.len() * permutations as usize), None);
-        }
-        let (rows, sent) = match mirrors {
-            Mirrors::All => {
-                (Rows::Range(0..self.count(of)), vec![(0..own.len() as u32).collect(); self.division.ranks])
-            }
-            _ => (Rows::List(self.mirrored(of, mirrors, self.rank)), self.needed_elsewhere(of, mirrors)),
-        };
-        let received = |rank: usize| {
-            let owned = self.owned(of, rank);
-            match &rows {
-                Rows::List(rows) => within(rows, &owned).len(),
-                _ => owned.len(),
-            }
-        };
-        let route = Route {
-            recv_rows: (0..self.division.ranks).map(received).collect(),
-            send_rows: sent.iter().map(Vec::len).collect(),
-            send: sent.concat(),
-            places: None,
-        };
-        (rows, Some(route))
-    }
-
-    /// By rank: the rows of this one that it needs, ascending. They are at the other ends of the edges of its vertices.
-    fn needed_elsewhere(&self, of: VertexType, mirrors: Mirrors) -> Vec<Vec<u32>> {
-        let own = self.owned(of, self.rank);
-        let mut needed = vec![vec![]; self.division.ranks];
-        // By rank: one more than the last row that it needs.
-        let mut last = vec![0; self.division.ranks];
-        let edges: Vec<(&Adjacency, Vec<usize>)> = self
-            .edges_to_mirrors(of, mirrors)
-            .map(|(_, to, other)| (to, (0..self.division.ranks).map(|rank| self.owned(other, rank).end).collect()))
-            .collect();
-        for (row, vertex) in (0..).zip(own) {
-            last[self.rank] = row + 1;
-            needed[self.rank].push(row);
-            for (adjacency, ends) in &edges {
-                let others = adjacency.indptr[vertex] as usize..adjacency.indptr[vertex + 1] as usize;
-                for &other in &adjacency.indices[others] {
-                    let rank = ends.partition_point(|&end| end <= other as usize);
-                    if last[rank] != row + 1 {
-                        last[rank] = row + 1;
-                        needed[rank].push(row);
-                    }
-                }
-            }
-        }
-        needed
-    }
-
-    /// The edges along which vertices of a type are mirrored: those of their mirrors' ranks, those of their own rank, and
-    /// the type at the other end.
-    fn edges_to_mirrors(
-        &self,
-        of: VertexType,
-        mirrors: Mirrors,
-    ) -> impl Iterator<Item = (&Adjacency, &Adjacency, VertexType)> {
-        let graphs = self.whole.graphs.iter().zip(&self.tables.graphs);
-        graphs.filter_map(move |(graph, decl)| {
-            let (src, dst) = (self.tables.owned_type(decl.src), decl.dst);
-            match mirrors {
-                _ if decl.share != EdgeShare::In || decl.shuffle.is_some() || graph.deferred.is_some() => None,
-                Mirrors::Sources if src == of => Some((&graph.csc, &graph.csr, dst)),
-                Mirrors::Destinations if dst == of => Some((&graph.csr, &graph.csc, src)),
-                _ => None,
-            }
-        })
-    }
-
-    /// The vertices of a type that a rank owns or mirrors, ascending.
-    fn mirrored(&self, of: VertexType, mirrors: Mirrors, rank: usize) -> Vec<u32> {
-        let mut needed = vec![false; self.count(of)];
-        needed[self.owned(of, rank)].fill(true);
-        for (adjacency, _, other) in self.edges_to_mirrors(of, mirrors) {
-            let rows = self.owned(other, rank);
-            let edges = adjacency.indptr[rows.start] as usize..adjacency.indptr[rows.end] as usize;
-            adjacency.indices[edges].iter().for_each(|&end| needed[end as usize] = true);
-        }
-        (0..).zip(needed).filter_map(|(row, needed)| needed.then_some(row)).collect()
-    }
-
     /// The edges of a graph with all that is needed of them.
     fn edges_of(&self, graph: Graph) -> Result<EdgesOfRank> {
         let (topology, numbers) = self.edges(graph)?;
@@ -476,7 +351,7 @@ impl Divider<'_> {
             let number = numbers.get(row[0] as usize).map(|&position| whole.number_in_whole(position));
             number.map_or(0, |number| number.wrapping_sub(row[0] as u32))
         };
-        let is_moved = !numbers.is_empty() && self.division.ranks > 1;
+        let is_moved = !numbers.is_empty() && self.division.ranks > 1 && topology.listed.is_none();
         let moved = is_moved.then(|| topology.csc.indptr.windows(2).map(displacement).collect());
         let mut ranks = [None, None];
         for decl in &self.tables.inputs {
@@ -489,7 +364,12 @@ impl Divider<'_> {
                 _ => {}
             }
         }
-        let is_read = self.tables.inputs.iter().any(|decl| decl.ty.space == Space::Edges(graph));
+        let of_stack = |of: Graph| match self.tables.graphs[of.index()].derived {
+            Some((stack, Incidence::Edges)) => self.tables.stacks[stack.index()].members.contains(&graph),
+            _ => of == graph,
+        };
+        let is_read = topology.listed.is_some()
+            || self.tables.inputs.iter().any(|decl| matches!(decl.ty.space, Space::Edges(of) if of_stack(of)));
         let numbers = if is_read { numbers } else { vec![] };
         Ok(EdgesOfRank { topology, numbers, read: whole.num_edges(), ranks, moved })
     }
@@ -531,6 +411,7 @@ impl Divider<'_> {
                 // The numbers of the edges are drawn as well.
                 (Topology::from_csc(&decl.name, src.len(), dst.len(), indptr, sources)?, vec![])
             }
+            EdgeShare::In | EdgeShare::Out(_) if self.of_whole(graph).listed.is_some() => self.listed(graph),
             EdgeShare::In => {
                 let whole = &self.whole.graphs[graph.index()].csc;
                 let own = self.owned(decl.dst, self.rank);
@@ -636,9 +517,39 @@ impl Divider<'_> {
         }
     }
 
+    /// The edges of owned vertices among those of a list, as a list.
+    fn listed(&self, graph: Graph) -> (Topology, Vec<u32>) {
+        let (decl, whole) = (&self.tables.graphs[graph.index()], self.of_whole(graph));
+        let is_in = decl.share == EdgeShare::In;
+        let own = self.owned(if is_in { decl.dst } else { decl.src }, self.rank);
+        let [src_rows, dst_rows] = [decl.src, decl.dst].map(|end| &self.rows[end.index()]);
+        let (mut sources, mut destinations, mut numbers) = (vec![], vec![], vec![]);
+        for (number, (src, dst)) in (0..).zip(whole.edges()) {
+            if own.contains(&(if is_in { dst } else { src } as usize)) {
+                sources.push(src_rows.row(src));
+                destinations.push(dst_rows.row(dst));
+                numbers.push(number);
+            }
+        }
+        let topology = Topology {
+            name: decl.name.clone(),
+            num_src: src_rows.len(),
+            num_dst: dst_rows.len(),
+            csc: Adjacency { indices: sources.into(), ..Adjacency::default() },
+            listed: Some(destinations),
+            ..Topology::default()
+        };
+        (topology, numbers)
+    }
+
+    /// The graph of the whole data with the edges of a graph.
+    fn of_whole(&self, graph: Graph) -> &Topology {
+        &self.whole.graphs[in_whole(self.tables, graph).index()]
+    }
+
     /// Whether the edges of the whole graph are not materialized.
     fn is_deferred(&self, graph: Graph) -> bool {
-        self.whole.graphs[in_whole(self.tables, graph).index()].deferred.is_some()
+        self.of_whole(graph).deferred.is_some()
     }
 
     /// Number of edges of all ranks, but for those that are not materialized.
@@ -689,45 +600,4 @@ fn picked(numbers: &[f32], rows: &[u32]) -> Vec<f32> {
 fn picked_rows(numbers: &[f32], rows: &[u32], count: usize) -> Vec<f32> {
     let width = numbers.len() / count.max(1);
     rows.iter().flat_map(|&row| numbers[row as usize * width..][..width].iter().copied()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_vertex_is_owned_by_the_rank_whose_range_has_it() {
-        for (sections, ranks) in [(1, 1), (6, 2), (7, 3), (24, 5), (24, 24)] {
-            let parts = Arc::new([vec![], vec![0, 3, 3, 20], vec![0], vec![0, 0, 5, 6, 7]]);
-            let division = Division { sections, ranks, parts };
-            for (vertices, of) in [0, 1, 3, 23, 100].into_iter().flat_map(|count| (0..5).map(move |of| (count, of))) {
-                let divided = division.vertices(VertexType::new(of), vertices);
-                let borders = divided.borders();
-                assert_eq!((borders[0], borders[ranks]), (0, vertices));
-                for vertex in 0..vertices {
-                    let owner = divided.owner(vertex);
-                    assert!(divided.of_rank(owner).contains(&vertex), "{vertex} of {vertices}");
-                    assert_eq!(owner, borders[1..].partition_point(|&border| border <= vertex));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn ranks_own_the_parts_of_a_dataset_with_as_many() {
-        let firsts = vec![0, 7, 8, 30];
-        let division = Division { sections: 24, ranks: 4, parts: Arc::new([firsts.clone()]) };
-        let borders = division.vertices(VertexType::new(0), 31).borders();
-        assert_eq!(borders, [0, 7, 8, 30, 31]);
-        // Sections do not depend on the number of ranks, so that two ranks own the parts of two each.
-        let halves = Division { ranks: 2, ..division };
-        assert_eq!(halves.vertices(VertexType::new(0), 31).borders(), [0, 8, 31]);
-    }
-
-    #[test]
-    fn sections_without_parts_have_nearly_equal_lengths() {
-        let division = Division::even(7, 1);
-        let lens = |section| division.rows(100).border(section + 1) - division.rows(100).border(section);
-        assert!((0..7).map(lens).all(|len| len == 14 || len == 15));
-    }
 }
