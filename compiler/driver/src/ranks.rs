@@ -22,7 +22,10 @@ const STACK_FAMILIES: &str = "stack_families";
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist, or the loss has no gradient.
-pub fn prepare_for_ranks(model: &mut Analyzed, disabled: &Disabled) -> Result<(Disabled, Option<NotPlaced>), LowerError> {
+pub fn prepare_for_ranks(
+    model: &mut Analyzed,
+    disabled: &Disabled,
+) -> Result<(Disabled, Option<NotPlaced>), LowerError> {
     let mut disabled = disabled_on_ranks(disabled);
     let before = (model.flow.clone(), model.of_batches.clone(), model.explanations.clone());
     prepare(model, &disabled)?;

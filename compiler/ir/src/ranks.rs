@@ -220,7 +220,8 @@ impl Dataflow {
         };
         let Some(first) = decl.members.first().and_then(of) else { return stack };
         let is_it = |known: &StackDecl| {
-            known.members.first() == Some(&first) && known.members.iter().copied().eq(decl.members.iter().filter_map(of))
+            known.members.first() == Some(&first)
+                && known.members.iter().copied().eq(decl.members.iter().filter_map(of))
         };
         self.stacks.iter().position(is_it).map_or(stack, Stack::new)
     }

@@ -187,17 +187,28 @@ impl Topology {
         self.part = part.map(of_whole).map(Arc::new);
     }
 
-    /// Forgets all but the in-edges of some destinations, whose rows are complete.
-    pub fn keep_in_edges(&mut self, own: Range<usize>) {
-        let part = self.part.as_deref().cloned().unwrap_or_else(|| {
-            let [(destinations, most_in), (sources, most_out)] = [&self.csc, &self.csr].map(rows_with_edges);
+    /// Forgets the edges, but for the numbers of them.
+    pub fn release_edges(&mut self) {
+        self.part = Some(Arc::new(self.part_of_whole()));
+        self.release_part();
+    }
+
+    /// The sizes in the whole graph.
+    fn part_of_whole(&self) -> GraphPart {
+        self.part.as_deref().cloned().unwrap_or_else(|| {
+            let sizes::Endpoints { sources, destinations, max_out, max_in } = self.ends_in_whole();
             GraphPart {
-                num_edges: self.num_edges() as u64,
+                num_edges: self.all_edges(),
                 with_edges: [destinations, sources],
-                most_edges: [most_in, most_out],
+                most_edges: [max_in, max_out],
                 ..GraphPart::default()
             }
-        });
+        })
+    }
+
+    /// Forgets all but the in-edges of some destinations, whose rows are complete.
+    pub fn keep_in_edges(&mut self, own: Range<usize>) {
+        let part = self.part_of_whole();
         self.release_out_edges();
         let [first, end] = [own.start, own.end].map(|row| self.csc.indptr[row]);
         let indptr = self.csc.indptr.iter().map(|&at| at.clamp(first, end) - first).collect();

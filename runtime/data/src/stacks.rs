@@ -6,7 +6,7 @@ use hgnnc_graph::{Adjacency, GraphPart};
 use hgnnc_ir::dataflow::{Binding, Dataflow, GraphDecl, InputDecl};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::sizes::Endpoints;
-use hgnnc_ir::types::{Graph, Param, Space, Stack};
+use hgnnc_ir::types::{Graph, Param, Space, Stack, VertexType};
 use hgnnc_ir::{Incidence, StackDecl, VertexRows};
 
 use crate::bound::{Topology, direction_slot};
@@ -136,7 +136,15 @@ impl<'a> Stacks<'a> {
                 GraphPart { num_edges: count, with_edges: [count; 2], most_edges: [1; 2], ..GraphPart::default() }
             }
         };
-        Topology { name: decl.name.clone(), part: Some(Arc::new(part)), ..Topology::default() }
+        let rows = |vertex: VertexType| self.rows(self.tables.vertex_types[vertex.index()].rows, graphs);
+        let vertices = |end| self.vertices(stack, end, graphs);
+        let num_dst = match incidence {
+            Incidence::Vertices(end) => vertices(end),
+            _ => rows(decl.dst).unwrap_or(0),
+        };
+        let csc = Adjacency { indptr: vec![0; num_dst + 1].into(), ..Adjacency::default() };
+        let (name, num_src) = (decl.name.clone(), rows(decl.src).unwrap_or(0));
+        Topology { name, num_src, num_dst, csc, part: Some(Arc::new(part)), ..Topology::default() }
     }
 }
 
@@ -170,7 +178,8 @@ impl Pairs {
     /// The member and the vertex of each.
     pub fn rows(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let members = self.starts.windows(2).enumerate();
-        members.flat_map(|(member, range)| self.vertices[range[0]..range[1]].iter().map(move |&vertex| (member, vertex)))
+        members
+            .flat_map(|(member, range)| self.vertices[range[0]..range[1]].iter().map(move |&vertex| (member, vertex)))
     }
 
     fn of(members: &[Graph], graphs: &[Topology], direction: Direction) -> Self {

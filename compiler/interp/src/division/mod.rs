@@ -70,8 +70,7 @@ impl Division<'_> {
         let is_of_stack = |decl: &GraphDecl| decl.derived.is_some() || flow.is_of_stack(decl.src);
         for (index, decl) in flow.graphs.iter().enumerate() {
             let of_stack = is_of_stack(decl);
-            let (numbers, edges) =
-                if of_stack { (vec![], vec![]) } else { self.edges(Graph::new(index), &bindings) };
+            let (numbers, edges) = if of_stack { (vec![], vec![]) } else { self.edges(Graph::new(index), &bindings) };
             bindings.edges.push(edges);
             bindings.numbers.insert(Space::Edges(Graph::new(index)), numbers);
         }

@@ -103,9 +103,8 @@ impl Division<'_> {
         let flow = self.flow;
         let (decl, of) = (&flow.graphs[graph.index()], flow.graph_of_in_edges(graph));
         let owned = &bindings.numbers[&Space::Vertices(if of == graph { decl.dst } else { decl.src })];
-        let is_own = |&(_, (src, dst)): &(u32, (u32, u32))| {
-            owned.binary_search(if of == graph { &dst } else { &src }).is_ok()
-        };
+        let is_own =
+            |&(_, (src, dst)): &(u32, (u32, u32))| owned.binary_search(if of == graph { &dst } else { &src }).is_ok();
         let all = (0..).zip(self.whole.edges[of.index()].iter().copied());
         all.filter(is_own).map(|(number, _)| number).collect()
     }

@@ -195,7 +195,8 @@ impl Placing<'_> {
                 if let Binding::EdgeRank(graph, _) = self.old.inputs[input.index()].binding
                     && self.old.graphs[graph.index()].derived.is_some()
                 {
-                    return self.refuse(value, "the gradient of `max` or `min` over stacked relations has no placement");
+                    return self
+                        .refuse(value, "the gradient of `max` or `min` over stacked relations has no placement");
                 }
                 if let (Binding::EdgeRank(graph, _), Space::Edges(of)) =
                     (&self.old.inputs[input.index()].binding, space)
@@ -209,9 +210,7 @@ impl Placing<'_> {
                 on(self, Op::Input(input), &[])
             }
             Op::Count(Space::Vertices(vertex)) if self.has_members(*vertex) => on(self, data.op.clone(), &[]),
-            Op::Count(Space::Vertices(vertex))
-                if self.old.vertex_types[vertex.index()].rows != VertexRows::Dataset =>
-            {
+            Op::Count(Space::Vertices(vertex)) if self.old.vertex_types[vertex.index()].rows != VertexRows::Dataset => {
                 self.refuse(value, "the number of pairs has no placement")
             }
             Op::Count(Space::Vertices(vertex)) => {

@@ -49,7 +49,7 @@ impl Tuples {
             let mut of_several = vec![];
             for value in flow.handles() {
                 match search.member(value) {
-                    Some(Ok(member)) => _ = search.place_copy(member, value),
+                    Some(Ok(member)) => search.place_copy(member, value),
                     Some(Err(Several)) => of_several.push(value),
                     None => {}
                 }

@@ -26,8 +26,7 @@ fn joint(seed: u64) -> (Dataflow, Bindings) {
 fn gathered(flow: &Dataflow, output: usize, ranks: &[Bindings], runs: &[Evaluation]) -> Vec<f64> {
     let output = &flow.outputs[output];
     let ty = flow.ty(output.value);
-    let of_members =
-        |vertex: VertexType| matches!(flow.vertex_types[vertex.index()].rows, VertexRows::Members(_));
+    let of_members = |vertex: VertexType| matches!(flow.vertex_types[vertex.index()].rows, VertexRows::Members(_));
     let rows = match (ty.space, ty.dims.first()) {
         (space @ (Space::Vertices(_) | Space::Edges(_)), _) => space,
         (Space::Unit, Some(Dim::Count(of))) if !of_members(*of) => Space::Vertices(*of),

@@ -82,9 +82,7 @@ impl Divider<'_> {
     /// The graphs whose ends are mirrored.
     fn mirroring(&self) -> impl Iterator<Item = (&Topology, &GraphDecl)> {
         let graphs = self.whole.graphs.iter().zip(&self.tables.graphs);
-        graphs.filter(|(graph, decl)| {
-            decl.share == EdgeShare::In && decl.shuffle.is_none() && graph.deferred.is_none()
-        })
+        graphs.filter(|(graph, decl)| decl.share == EdgeShare::In && decl.shuffle.is_none() && graph.deferred.is_none())
     }
 
     /// The vertices of a type at the ends of listed edges, each with the rank that mirrors it because of the edge.

@@ -77,6 +77,8 @@ pub fn divide(
     let mut edges = vec![EdgesOfRank::default(); tables.graphs.len()];
     for (of, graphs) in made_of.into_iter().enumerate() {
         if is_of_stack(tables, Graph::new(of)) {
+            // They are made of this rank's members.
+            whole.graphs.get_mut(of).into_iter().for_each(Topology::release_edges);
             continue;
         }
         for graph in graphs {

@@ -94,7 +94,8 @@ impl Divider<'_> {
     fn borders_of_members(&self, vertex: VertexType, stacks: &Stacks<'_>) -> Vec<Vec<usize>> {
         let Some((stack, end)) = self.stack_of(vertex) else { return vec![] };
         let end_type = self.end_of(stack, end);
-        let (divided, sections) = (self.divided(self.tables.owned_type(end_type)), self.division.sections_of(self.rank));
+        let (divided, sections) =
+            (self.divided(self.tables.owned_type(end_type)), self.division.sections_of(self.rank));
         let borders: Vec<usize> = (sections.start..=sections.end).map(|section| divided.border(section)).collect();
         let rows = &self.rows[end_type.index()];
         match self.tables.vertex_types[vertex.index()].rows {
@@ -108,9 +109,8 @@ impl Divider<'_> {
                 let Pairs { vertices, starts } = stacks.pairs(stack, end);
                 let of_member = |range: &[usize]| {
                     let pairs = &vertices[range[0]..range[1]];
-                    let before = |&border: &usize| {
-                        range[0] + pairs.partition_point(|&row| (rows.number(row) as usize) < border)
-                    };
+                    let before =
+                        |&border: &usize| range[0] + pairs.partition_point(|&row| (rows.number(row) as usize) < border);
                     borders.iter().map(before).collect::<Vec<_>>()
                 };
                 starts.windows(2).map(of_member).collect()
@@ -250,10 +250,10 @@ impl Divider<'_> {
         let owners = self.owners(stack, end.opposite());
         let mut pair_of: Vec<u32> = vec![];
         for (number, member) in self.members(stack).iter().enumerate() {
-            for pair in starts[number]..starts[number + 1] {
-                let vertex = vertices[pair] as usize;
-                pair_of.resize(pair_of.len().max(vertex + 1), 0);
-                pair_of[vertex] = pair as u32;
+            let own = starts[number]..starts[number + 1];
+            for (pair, &vertex) in (own.start as u32..).zip(&vertices[own.clone()]) {
+                pair_of.resize(pair_of.len().max(vertex as usize + 1), 0);
+                pair_of[vertex as usize] = pair;
             }
             let first: Vec<usize> = needed.iter().map(Vec::len).collect();
             for (src, dst) in graphs[member.index()].edges() {

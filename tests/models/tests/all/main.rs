@@ -20,6 +20,7 @@ mod layers;
 mod losses;
 mod orders;
 mod paths;
+mod rank_graph_stacks;
 mod rank_links;
 mod rank_plans;
 mod rank_sampling;

@@ -52,11 +52,11 @@ fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64
     let job = Job { data, options, ranks: Some(ranks), graph_cache: None, ..Job::new(model) };
     let mut prepared = prepare(Purpose::Train, &job, &mut Silent).map_err(|error| error.to_string())?;
     let (trainer, mut losses) = (&mut prepared.trainer, vec![]);
-    let edges = trainer
-        .data()
-        .graphs
-        .iter()
-        .map(|graph| (graph.name.clone(), [graph.num_edges() as u64, graph.all_edges()]))
+    // Batches are sampled along relations, and not along stacks of them.
+    let graphs = trainer.data().graphs.iter().zip(&trainer.executable().infer.graphs);
+    let edges = graphs
+        .filter(|(_, decl)| decl.derived.is_none())
+        .map(|(graph, _)| (graph.name.clone(), [graph.num_edges() as u64, graph.all_edges()]))
         .collect();
     let ran = trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss.to_bits()));
     ran.map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ use hgnnc_model_tests::assert_close;
 use hgnnc_train::TrainOptions;
 
 const ENTITIES: u32 = 30;
-const RELATIONS: u32 = 9;
+pub const RELATIONS: u32 = 9;
 
 /// Relations of very different sizes, of which the first has no edges; some pairs of the last one are held out.
 pub fn entities() -> Arc<Dataset> {
@@ -78,7 +78,7 @@ pub fn entities() -> Arc<Dataset> {
 }
 
 /// A model over all relations.
-fn source(uses: &str, features: &str, body: &str, train: &str) -> String {
+pub fn source(uses: &str, features: &str, body: &str, train: &str) -> String {
     let relations: String = (0..RELATIONS).map(|r| format!("    relation r{r}: Entity -> Entity\n")).collect();
     format!(
         "{uses}
@@ -115,16 +115,21 @@ pub fn of_labels(first: &str, train: &str) -> String {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-struct Trained {
-    losses: Vec<f64>,
+pub struct Trained {
+    pub losses: Vec<f64>,
     /// By name, on the rank that has all of them.
-    params: BTreeMap<String, Vec<f32>>,
-    metrics: Vec<f64>,
+    pub params: BTreeMap<String, Vec<f32>>,
+    pub metrics: Vec<f64>,
     /// Number of stacks of the training program.
-    stacks: usize,
+    pub stacks: usize,
 }
 
-fn train(source: &str, data: &Arc<Dataset>, ranks: Option<Ranks>, options: &TrainOptions) -> Result<Trained, Error> {
+pub fn train(
+    source: &str,
+    data: &Arc<Dataset>,
+    ranks: Option<Ranks>,
+    options: &TrainOptions,
+) -> Result<Trained, Error> {
     train_without(&[], source, data, ranks, options)
 }
 
@@ -152,7 +157,13 @@ fn train_without(
 }
 
 /// Trains on virtual ranks, which all come to the same losses and metrics; the result of the first one.
-fn train_on(ranks: usize, split: (Split, usize), source: &str, data: &Arc<Dataset>, options: &TrainOptions) -> Trained {
+pub fn train_on(
+    ranks: usize,
+    split: (Split, usize),
+    source: &str,
+    data: &Arc<Dataset>,
+    options: &TrainOptions,
+) -> Trained {
     let (split, replicas) = split;
     let on_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| {
         let ranks = Ranks { sections: 6, split, replicas, ..Ranks::new(Arc::clone(comm)) };
@@ -166,7 +177,7 @@ fn train_on(ranks: usize, split: (Split, usize), source: &str, data: &Arc<Datase
     all.into_iter().next().expect("there is a rank")
 }
 
-fn close(what: &str, found: &Trained, expected: &Trained) {
+pub fn close(what: &str, found: &Trained, expected: &Trained) {
     assert_close(&format!("{what}: losses"), &found.losses, &expected.losses, 2e-5);
     assert_eq!(found.params.keys().collect::<Vec<_>>(), expected.params.keys().collect::<Vec<_>>(), "{what}");
     let wide = |numbers: &[f32]| -> Vec<f64> { numbers.iter().map(|&x| f64::from(x)).collect() };
@@ -176,7 +187,7 @@ fn close(what: &str, found: &Trained, expected: &Trained) {
     assert_close(&format!("{what}: metrics"), &found.metrics, &expected.metrics, 1e-3);
 }
 
-const SEEDS: (Split, usize) = (Split::Seeds, 1);
+pub const SEEDS: (Split, usize) = (Split::Seeds, 1);
 
 /// With all in-edges, the sums are those of one process in another order, whatever the ranks share.
 #[test]
