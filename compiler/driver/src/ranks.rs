@@ -10,7 +10,7 @@ use crate::lower::{LowerError, LowerOptions, forward_of_training, prepare, witho
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
 
-/// Passes on programs of the whole graph that placement does not know yet: their results have rows that no rank owns.
+/// Passes whose results have rows that no rank owns.
 const NOT_ON_RANKS: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
 
 /// The pass without which all programs have a placement.

@@ -41,6 +41,7 @@
 //! - Ranks that share the relations to the same seeds are a *replica*. Where there are several, a sum that all ranks of a
 //!   replica have is taken from its first one: [`VertexRows::Replica`] has a row there.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -202,7 +203,15 @@ impl Dataflow {
     /// The stack of the graphs with the out-edges of owned vertices, declared if it does not exist.
     pub fn out_stack(&mut self, of: Stack) -> Stack {
         let StackDecl { name, members } = self.stacks[of.index()].clone();
-        let members: Vec<Graph> = members.into_iter().map(|member| self.graph_of_out_edges(member)).collect();
+        // A family may have thousands of members.
+        let mut out_edges: HashMap<Graph, Graph> = HashMap::new();
+        for (index, decl) in self.graphs.iter().enumerate() {
+            if let EdgeShare::Out(of) = decl.share {
+                out_edges.insert(of, Graph::new(index));
+            }
+        }
+        let out_edges = |member: Graph| out_edges.get(&member).copied().unwrap_or_else(|| self.add_out_edges(member));
+        let members: Vec<Graph> = members.into_iter().map(out_edges).collect();
         let known = self.stacks.iter().position(|decl| decl.members == members);
         Stack::new(known.unwrap_or_else(|| {
             self.stacks.push(StackDecl { name: format!("{name}.out"), members });
@@ -333,6 +342,10 @@ impl Dataflow {
         if let Some(known) = self.graphs.iter().position(|decl| decl.share == EdgeShare::Out(of)) {
             return Graph::new(known);
         }
+        self.add_out_edges(of)
+    }
+
+    fn add_out_edges(&mut self, of: Graph) -> Graph {
         let decl = self.graphs[of.index()].clone();
         let (src, dst) = (self.owned_type(decl.src), self.mirrors(decl.dst, Mirrors::of_destinations(&decl)));
         let name = format!("{}.out", decl.name);

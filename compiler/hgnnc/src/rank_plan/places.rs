@@ -2,7 +2,7 @@
 
 use hgnnc_ir::EdgeShare;
 use hgnnc_ir::dataflow::GraphDecl;
-use hgnnc_ir::types::{Dim, Graph};
+use hgnnc_ir::types::{Dim, Graph, VertexType};
 use serde::{Deserialize, Serialize};
 
 use super::batches::Batches;
@@ -46,17 +46,23 @@ pub fn of_whole_graph(bound: &BoundJob, compiled: &CompiledRanks) -> Vec<GraphPl
     let mut places = vec![];
     for (index, (graph, decl)) in bound.data.graphs.iter().zip(&tables.graphs).enumerate() {
         // Metapath graphs that are not materialized have no edges.
-        if decl.share != EdgeShare::In || graph.deferred.is_some() || graph.csc.indptr.len() != graph.num_dst + 1 {
+        if decl.share != EdgeShare::In || graph.deferred.is_some() {
             continue;
         }
+        let of_owners = |vertex: VertexType, count: usize, ends: &[u32]| {
+            let borders = &division.vertices(vertex, count).borders()[1..];
+            let mut edges = vec![0; division.ranks];
+            ends.iter().for_each(|&end| edges[borders.partition_point(|&border| border <= end as usize)] += 1);
+            edges
+        };
         let starts = division.vertices(decl.dst, graph.num_dst).borders();
-        let edges = starts.windows(2).map(|ends| graph.csc.indptr[ends[1]] - graph.csc.indptr[ends[0]]).collect();
+        let edges = match &graph.listed {
+            Some(destinations) => of_owners(decl.dst, graph.num_dst, destinations),
+            None => starts.windows(2).map(|ends| graph.csc.indptr[ends[1]] - graph.csc.indptr[ends[0]]).collect(),
+        };
         let mut out_edges = vec![];
         if is_outward(index) {
-            let ends = &division.vertices(tables.owned_type(decl.src), graph.num_src).borders()[1..];
-            out_edges = vec![0; division.ranks];
-            let owner = |source: u32| ends.partition_point(|&end| end <= source as usize);
-            graph.csc.indices.iter().for_each(|&source| out_edges[owner(source)] += 1);
+            out_edges = of_owners(tables.owned_type(decl.src), graph.num_src, &graph.csc.indices);
         }
         places.push(GraphPlace { graph: decl.name.clone(), edges, out_edges, to_seeds: vec![] });
     }

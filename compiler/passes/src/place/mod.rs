@@ -30,7 +30,6 @@
 //! - Sparse features are constants that every rank has. The gradient of their projection is summed over all vertices on
 //!   every rank, from the exchanged gradients of the rows: its sums over columns have no sections.
 //! - A number of vertices is that of all ranks.
-//!
 //! - Pairs of stacks belong to the owners of their vertices (`place/stacks.rs`).
 //!
 //! It comes last, after all other passes on dataflow: they have chosen which values are gathered. Programs with endpoints and
@@ -45,7 +44,7 @@ use hgnnc_ir::dataflow::{Binding, Cursor, Init, InputDecl, PatternDecl};
 use hgnnc_ir::infer::TypeError;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Dim, Direction, EdgeShare, Graph, Layout, Mirrors, Op, Origin, Pattern, ProductForm, Reduce,
-    Space, Type, Value, VertexRows, VertexType,
+    Space, Stack, Type, Value, VertexRows, VertexType,
 };
 
 /// A program that is not computed on several ranks.
@@ -73,8 +72,9 @@ type Result<T> = std::result::Result<T, NotPlaced>;
 /// # Errors
 /// [`NotPlaced`] at a construct that no placement is known for.
 pub fn place(flow: &Dataflow, tables: &Dataflow) -> Result<Dataflow> {
-    let mut placing = Placing { old: flow, new: tables.with_tables_of(flow.name.clone()), made: HashMap::new() };
-    placing.tables()?;
+    let new = tables.with_tables_of(flow.name.clone());
+    let mut placing = Placing { old: flow, new, made: HashMap::new(), out_stacks: HashMap::new() };
+    placing.tables();
     let live = flow.live_values();
     for value in flow.handles().filter(|value| live[value.index()]) {
         match flow.ty(value).space {
@@ -100,11 +100,13 @@ struct Placing<'a> {
     new: Dataflow,
     /// The value of the new program for an old value with the rows of a space of the new one.
     made: HashMap<(Value, Space), Value>,
+    /// By stack of the old program: that of the out-edges.
+    out_stacks: HashMap<Stack, Stack>,
 }
 
 impl Placing<'_> {
     /// Gives semantic graphs the in-edges of owned vertices.
-    fn tables(&mut self) -> Result<()> {
+    fn tables(&mut self) {
         // Links to learn are no edges of a program of the whole graph: their pairs are scored by another one.
         let is_placed = |index: &usize| {
             let decl = &self.old.graphs[*index];
@@ -134,11 +136,7 @@ impl Placing<'_> {
                 self.input(index, Space::Vertices(all));
             }
         }
-        self.stacks()
-    }
-
-    fn refuse_table<T>(&self, why: &str) -> Result<T> {
-        Err(NotPlaced { why: why.into(), origin: None })
+        self.stacks();
     }
 
     /// The value with the rows of a space of the new program: those that its own space has there, or mirrors of them.

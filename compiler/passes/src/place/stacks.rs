@@ -20,14 +20,7 @@ use super::{Placing, Result};
 
 impl Placing<'_> {
     /// Gives the tables of stacks the rows of ranks.
-    pub(super) fn stacks(&mut self) -> Result<()> {
-        let is_apart = |graph: &Graph| {
-            let decl = &self.old.graphs[graph.index()];
-            decl.links || decl.shuffle.is_some()
-        };
-        if self.old.stacks.iter().any(|decl| decl.members.iter().any(is_apart)) {
-            return self.refuse_table("links of several relations are stacked");
-        }
+    pub(super) fn stacks(&mut self) {
         for index in 0..self.old.graphs.len() {
             if let Some((stack, Incidence::Vertices(Direction::Out))) = self.old.graphs[index].derived {
                 let member = self.old.stacks[stack.index()].members[0];
@@ -37,18 +30,27 @@ impl Placing<'_> {
         for index in 0..self.old.params.len() {
             self.new.params[index].dims = self.own_dims(&self.old.params[index].dims);
         }
-        Ok(())
+    }
+
+    /// The stack of the out-edges for one of the old program.
+    fn out_stack(&mut self, stack: Stack) -> Stack {
+        if let Some(&known) = self.out_stacks.get(&stack) {
+            return known;
+        }
+        let out = self.new.out_stack(stack);
+        self.out_stacks.insert(stack, out);
+        out
     }
 
     /// The type of the new program with the rows of a type that a rank owns.
     pub(super) fn own_type(&mut self, vertex: VertexType) -> VertexType {
         match self.old.vertex_types[vertex.index()].rows {
             VertexRows::Pairs(stack, Direction::Out) => {
-                let out = self.new.out_stack(stack);
+                let out = self.out_stack(stack);
                 self.new.stacked_type(VertexRows::Pairs(out, Direction::Out))
             }
             VertexRows::Cells(stack, Direction::Out) => {
-                let out = self.new.out_stack(stack);
+                let out = self.out_stack(stack);
                 self.new.stacked_type(VertexRows::Cells(out, Direction::Out))
             }
             _ => vertex,
@@ -117,7 +119,7 @@ impl Placing<'_> {
         };
         match with_out_edges {
             true => {
-                let out = self.new.out_stack(stack);
+                let out = self.out_stack(stack);
                 self.new.stacked_graph(out, incidence)
             }
             false => graph,

@@ -8,7 +8,7 @@ use hgnnc_train::TrainOptions;
 use crate::rank_stacks::{SEEDS, Trained, close, entities, source, train, train_on};
 
 /// The relations of [`entities`], with a weight for each edge.
-fn weighted() -> Arc<Dataset> {
+pub fn weighted() -> Arc<Dataset> {
     let mut data = Arc::unwrap_or_clone(entities());
     for (relation, decl) in data.relations.iter_mut().enumerate() {
         let weight = |edge: usize| ((7 * edge + 3 * relation) % 11) as f32 / 5.0;
@@ -18,7 +18,7 @@ fn weighted() -> Arc<Dataset> {
 }
 
 /// Two layers over the relations and their reverses.
-fn model(features: &str, first: &str, second: &str) -> String {
+pub fn model(features: &str, first: &str, second: &str) -> String {
     let uses = "use std::rgcn::{RgcnConv, RgcnBasisConv, RgcnBlockConv}
 use std::rgat::{RgatConv, RgatAcrossConv}
 
@@ -34,6 +34,34 @@ layer Weighted(hidden: dim, dropout = 0.0)
     }
     fuse d: * across graphs {
         out = sum(d.z) across graphs
+    }
+}
+
+layer LargestSum(hidden: dim)
+    over graphs: [*]
+    of x: *[in]
+    -> *[hidden]
+{
+    aggregate e: g in graphs {
+        param w: [in, hidden] = glorot
+        z = sum(e.src.x @ w) over in_edges
+    }
+    fuse d: * across graphs {
+        out = max(d.z) across graphs
+    }
+}
+
+layer Largest(hidden: dim)
+    over graphs: [*]
+    of x: *[in]
+    -> *[hidden]
+{
+    aggregate e: g in graphs {
+        param w: [in, hidden] = glorot
+        z = max(e.src.x @ w) over in_edges across graphs
+    }
+    fuse d: * across graphs {
+        out = d.z
     }
 }
 ";
@@ -52,7 +80,7 @@ fn on(ranks: usize, source: &str, data: &Arc<Dataset>, options: &TrainOptions) -
     train_on(ranks, SEEDS, source, data, options)
 }
 
-const LAST: &str = "RgcnConv(hidden: 3)";
+pub const LAST: &str = "RgcnConv(hidden: 3)";
 
 #[test]
 fn layers_over_many_relations_have_the_bits_of_one_process() {
@@ -76,6 +104,23 @@ fn layers_over_many_relations_have_the_bits_of_one_process() {
             let together = on(ranks, &source, &data, &options);
             assert_eq!(together, one, "{features}, {first}: {ranks} ranks");
         }
+    }
+}
+
+/// Where a value has no form on pairs, as sums of which the largest is taken, or its gradient has no placement, relations are
+/// computed one by one.
+#[test]
+fn relations_that_stay_apart_have_the_bits_of_one_process() {
+    let (data, options) = (weighted(), TrainOptions::default());
+    for (first, stacks_of_one_process, stacks_of_ranks) in
+        [("LargestSum(hidden: 4)", 1, 1), ("Largest(hidden: 4)", 1, 0)]
+    {
+        let source = model("x: f32[4]", first, LAST);
+        let alone = train(&source, &data, None, &options).unwrap_or_else(|error| panic!("{error}"));
+        let one = on(1, &source, &data, &options);
+        assert_eq!((alone.stacks, one.stacks), (stacks_of_one_process, stacks_of_ranks), "{first}");
+        close(first, &one, &alone);
+        assert_eq!(on(3, &source, &data, &options), one, "{first}");
     }
 }
 

@@ -13,7 +13,7 @@ use hgnnc_machine::Machine;
 use hgnnc_model_tests::{Case, World, case};
 
 use crate::ranks::{TRAIN, job, world_of};
-use crate::{rank_links, rank_stacks};
+use crate::{rank_graph_stacks, rank_links, rank_stacks};
 
 const NETWORK: Network = Network { latency_s: 1e-5, bytes_per_s: 1e9 };
 /// Adam, clipped gradients and dropout, on batches with rows that are learned.
@@ -66,6 +66,12 @@ fn predicted_bytes_are_those_that_are_sent() {
     }
     let many = rank_stacks::of_labels("RgcnConv(hidden: 4)", "").replace("epochs 4", "epochs 1");
     models.push(("many relations", many, rank_stacks::entities()));
+    let graph = rank_graph_stacks::model("x: onehot", "RgcnConv(hidden: 4)", rank_graph_stacks::LAST);
+    models.push((
+        "many relations on the whole graph",
+        graph.replace("epochs 5", "epochs 1"),
+        rank_graph_stacks::weighted(),
+    ));
     models.push(("links", rank_links::MODEL.replace("epochs    4", "epochs    1"), rank_links::music()));
     let mut grids = 0;
     for (name, source, data) in models {
