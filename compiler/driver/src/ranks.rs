@@ -16,9 +16,9 @@ const NOT_ON_RANKS: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
 /// The pass without which all programs have a placement.
 const STACK_FAMILIES: &str = "stack_families";
 
-/// Runs the passes that change the tables of a model for several ranks, as [`prepare`](crate::prepare()) does for one process.
-/// Families are stacked where the programs of the whole graph then have a placement. The result is what is disabled in these
-/// programs, where `disabled` is otherwise, and the reason why there are no stacks.
+/// Runs the passes that change the tables of a model for several ranks, as [`prepare`] does for one process. Families are
+/// stacked where the programs of the whole graph then have a placement. The result is what is disabled in these programs,
+/// where `disabled` is otherwise, and the reason why there are no stacks.
 ///
 /// # Errors
 /// When a disabled pass or fusion does not exist, or the loss has no gradient.
@@ -78,8 +78,8 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked model for any number of ranks, which divide a mini-batch among themselves by `split`. Before, it was
-/// [prepared](prepare_for_ranks()).
+/// Lowers a checked model, [prepared](prepare_for_ranks()), for any number of ranks, which divide a mini-batch among
+/// themselves by `split`.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.

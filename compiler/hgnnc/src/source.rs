@@ -301,8 +301,8 @@ pub fn prepare(
     Ok(hgnnc_driver::prepare(model, disabled).map_err(LowerError::from)?)
 }
 
-/// As [`prepare`], for several ranks: the result is what is disabled in their programs of the whole graph. Notes why families are
-/// not stacked there, which takes time.
+/// As [`prepare`], for several ranks: the result is what is disabled in their programs of the whole graph. Where families are
+/// not stacked there, which takes time, it notes the reason.
 pub fn prepare_for_ranks(
     model: &mut Analyzed,
     disabled: &Disabled,

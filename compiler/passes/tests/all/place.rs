@@ -28,8 +28,10 @@ fn gathered(flow: &Dataflow, output: usize, ranks: &[Bindings], runs: &[Evaluati
     let ty = flow.ty(output.value);
     let of_members = |vertex: VertexType| matches!(flow.vertex_types[vertex.index()].rows, VertexRows::Members(_));
     let rows = match (ty.space, ty.dims.first()) {
-        (space @ (Space::Vertices(_) | Space::Edges(_)), _) => space,
+        (Space::Vertices(of), _) if !of_members(of) => ty.space,
+        (Space::Edges(_), _) => ty.space,
         (Space::Unit, Some(Dim::Count(of))) if !of_members(*of) => Space::Vertices(*of),
+        // The same on all ranks.
         _ => return runs[0][output.value].data.clone(),
     };
     let of_rank = |(bindings, run): (&Bindings, &Evaluation)| {

@@ -103,3 +103,72 @@ fn pairs_are_exchanged_between_the_owners_of_their_vertices() {
 fn tables_of_relations_weights_and_dropout_are_those_of_one_process() {
     ranks_compute_it("tables", stacked(with_tables()));
 }
+
+/// Two relations: a product with the weight of each, a neighbour sum, its gradient, and reductions of pairs.
+const SMALL: &str = r#"
+dataflow small {
+  vertex V from "v"
+  relation a: V -> V from "a"
+  relation b: V -> V from "b"
+  graph a: V -> V = >a
+  graph b: V -> V = >b
+  family a, b
+  stack s = a, b
+  vertex s.src = pairs.src(s)
+  vertex s.members = members(s)
+  vertex s.dst = pairs.dst(s)
+  graph s.src.vertices: s.src -> V = vertices.src(s)
+  graph s.src.members: s.src -> s.members = members.src(s)
+  graph s: s.src -> s.dst = edges(s)
+  input x : f32[V; 2] = features(V)
+  param w.a : f32[2, 2] = glorot(2, 2) of a
+  param w.b : f32[2, 2] = glorot(2, 2) of b
+  param w : f32[|s.members|, 2, 2] = stack(w.a, w.b)
+  %0 = input x                              : f32[V; 2]                       @FP
+  %1 = gather.dst s.src.vertices, %0        : f32[edges(s.src.vertices); 2]   @FP
+  %2 = segment.sum.out s.src.vertices, %1   : f32[s.src; 2]                   @FP
+  %3 = param w                              : f32[|s.members|, 2, 2]          @FP
+  %4 = rows %3                              : f32[s.members; 2, 2]            @FP
+  %5 = grouped.matmul s.src.members, %2, %4 : f32[s.src; 2]                   @FP
+  %6 = gather.src s, %5                     : f32[edges(s); 2]                @NA
+  %7 = segment.sum.in s, %6                 : f32[s.dst; 2]                   @NA
+  %8 = reduce_space.max %7                  : f32[2]                          @LC
+  %9 = gather.src s.src.members, %5         : f32[edges(s.src.members); 2]    @LC
+  %10 = segment.sum.in s.src.members, %9    : f32[s.members; 2]               @LC
+  %11 = reduce_space.sum %10                : f32[2]                          @LC
+  %12 = gather.dst s, %7                    : f32[edges(s); 2]                @NA.backward
+  %13 = segment.sum.out s, %12              : f32[s.src; 2]                   @NA.backward
+  %14 = grouped.outer s.src.members, %2, %13 : f32[s.members; 2, 2]           @FP.backward
+  %15 = unrows %14                          : f32[|s.members|, 2, 2]          @FP.backward
+  result largest = %8
+  result of_members = %10
+  result sum = %11
+  update w = %15
+}
+"#;
+
+#[test]
+fn pairs_belong_to_the_owners_of_their_vertices() {
+    let flow = parse(SMALL).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!(verify(&flow), Ok(()));
+    let mut bindings = Bindings { num_vertices: vec![9], seed: 1, step: 1, ..Bindings::default() };
+    let edges = |seed: usize, share: f64| {
+        let pairs = (0..9).flat_map(|dst| (0..9).map(move |src| (src, dst)));
+        pairs.filter(|&(src, dst): &(u32, u32)| number(seed + (9 * src + dst) as usize) < share).collect()
+    };
+    bindings.edges = vec![edges(5, 0.3), edges(400, 0.1)];
+    bindings.inputs.insert(Input::new(0), Tensor::from_fn(9, 2, |row, column| number(2 * row + column) - 0.5));
+    for param in 0..2 {
+        bindings.params.insert(Param::new(param), Tensor::from_fn(1, 4, |_, at| number(7 * param + at)));
+    }
+    stacks::derive(&flow, &mut bindings.num_vertices, &mut bindings.edges);
+    insta::assert_snapshot!(ranks_compute_it("small", (flow, bindings)));
+}
+
+#[test]
+fn the_largest_pair_of_each_member_has_no_placement() {
+    let text = SMALL.replace("segment.sum.in s.src.members", "segment.max.in s.src.members");
+    let flow = parse(&text).unwrap_or_else(|error| panic!("{error:?}"));
+    let refused = place(&flow, &flow).expect_err("sections have no largest value of a member");
+    assert!(refused.why.contains("only sums over the pairs of each member"), "{refused}");
+}

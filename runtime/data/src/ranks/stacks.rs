@@ -152,7 +152,7 @@ impl Divider<'_> {
         Topology::from_csc(name, sources.len(), indptr.len() - 1, indptr, sources)
     }
 
-    /// What inputs and masks need of the edges of a stack, from those of its members.
+    /// Numbers of the edges of a stack, for its inputs and masks, from those of its members.
     fn edges_of_members(
         &self,
         stack: Stack,
@@ -237,7 +237,7 @@ impl Divider<'_> {
         move |row| owner(&borders, rows.number(row))
     }
 
-    /// By rank: the owned pairs at an end of a stack that it mirrors, ascending. It owns the vertex at the other end of an edge.
+    /// By rank: the owned pairs at an end of a stack that it mirrors, ascending: those with an edge to a vertex of that rank.
     fn needed_elsewhere_of_stack(
         &self,
         stack: Stack,
