@@ -234,10 +234,13 @@ impl Runner<'_> {
                 let (from, to) = if kind == ProductKind::MatMul { (bk, bn) } else { (bn, bk) };
                 let x = &xs[range.start * from..range.end * from];
                 let out = write(range.start * to, range.len() * to);
-                if kind == ProductKind::MatMul {
-                    product::mat_mul(dispatch, of, range.len(), x, ys, out);
-                } else {
-                    product::mat_mul_t(dispatch, of, range.len(), x, ys, out);
+                match kind {
+                    ProductKind::MatMul => product::mat_mul(dispatch, of, range.len(), x, ys, out),
+                    // The last task of a rank has rows that share a task with others on another number of ranks.
+                    _ if !self.context.data.sections.is_empty() => {
+                        product::mat_mul_t_by_row(dispatch, of, range.len(), x, ys, out);
+                    }
+                    _ => product::mat_mul_t(dispatch, of, range.len(), x, ys, out),
                 }
             }
         }

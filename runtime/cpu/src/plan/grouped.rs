@@ -3,8 +3,10 @@
 //! `2 · rows · k · n` operations, as a product with one weight. Members have few rows each (tens to thousands), so each
 //! weight is read once and stays in cache; consecutive small members share a task.
 
+use std::ops::Range;
+
 use hgnnc_data::buffer::BufferRange;
-use hgnnc_ir::ProductForm;
+use hgnnc_ir::{ProductForm, Space};
 use hgnnc_kernel_ir::kernel::Gemm;
 use hgnnc_kernels::product::{self, Extents};
 
@@ -43,6 +45,12 @@ pub struct Piece {
     pub last: u32,
 }
 
+/// The borders within a range of rows.
+fn within<'a>(borders: &'a [u32], rows: &Range<usize>) -> &'a [u32] {
+    let before = |row: usize| borders.partition_point(|&border| (border as usize) < row);
+    &borders[before(rows.start)..before(rows.end)]
+}
+
 /// Plans a grouped product over the members of a graph. The division depends on sizes alone.
 pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> GroupedProduct {
     let of = binder.extents(&gemm.of);
@@ -52,6 +60,12 @@ pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> 
         ProductForm::Outer => ProductKind::Outer,
     };
     let indptr = &binder.data.graphs[members].csc.indptr;
+    // How a row is rounded may depend on the rows that share a piece with it: on ranks, pieces begin with sections.
+    let rows = match gemm.rows {
+        Space::Vertices(vertex) => binder.data.sections.get(vertex.index()).and_then(Option::as_ref),
+        Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => None,
+    };
+    let borders: &[u32] = rows.map_or(&[], |sections| &sections.borders);
     let (mut pieces, mut tasks, mut work) = (vec![], vec![0], 0);
     let all = of.batch * of.k * of.n;
     for (member, range) in indptr.windows(2).enumerate() {
@@ -69,14 +83,18 @@ pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> 
                 (0..of.k, per_part, rows * of.batch * of.n)
             }
         };
-        for start in parts.clone().step_by(per_part) {
-            let end = parts.end.min(start + per_part);
+        let cuts: &[u32] = if kind == ProductKind::Outer { &[] } else { within(borders, &parts) };
+        let mut start = parts.start;
+        while start < parts.end {
+            let cut = cuts.iter().map(|&cut| cut as usize).find(|&cut| cut > start).unwrap_or(parts.end);
+            let end = cut.min(start + per_part);
             pieces.push(Piece { member: member as u32, first: start as u32, last: end as u32 });
             work += (end - start) * cost;
             if work >= TASK {
                 tasks.push(pieces.len() as u32);
                 work = 0;
             }
+            start = end;
         }
     }
     if tasks.last() != Some(&(pieces.len() as u32)) {

@@ -71,6 +71,19 @@ pub fn mat_mul(dispatch: Dispatch, of: Extents, rows: usize, x: &[f32], w: &[f32
 /// # Panics
 /// If a slice is shorter than its extents say.
 pub fn mat_mul_t(dispatch: Dispatch, of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
+    let few = rows <= FEW;
+    mat_mul_t_of(dispatch, of, (rows, few), y, w, out);
+}
+
+/// As [`mat_mul_t`], with a row computed by the same operations however many rows there are, where the `gemm` crate is not faster.
+///
+/// # Panics
+/// If a slice is shorter than its extents say.
+pub fn mat_mul_t_by_row(dispatch: Dispatch, of: Extents, rows: usize, y: &[f32], w: &[f32], out: &mut [f32]) {
+    mat_mul_t_of(dispatch, of, (rows, false), y, w, out);
+}
+
+fn mat_mul_t_of(dispatch: Dispatch, of: Extents, (rows, few): (usize, bool), y: &[f32], w: &[f32], out: &mut [f32]) {
     let Extents { batch, k, n } = of;
     let (y, w, out) = (&y[..rows * batch * n], &w[..batch * k * n], &mut out[..rows * batch * k]);
     if out.is_empty() {
@@ -89,7 +102,7 @@ pub fn mat_mul_t(dispatch: Dispatch, of: Extents, rows: usize, y: &[f32], w: &[f
         let dst = Matrix { rows, columns: k, row_stride: batch * k, column_stride: 1, start: b * k };
         if k <= FEW && n >= LONG {
             dots(dispatch, dst, out, lhs, y, weight, w, false);
-        } else if rows <= FEW && n >= LONG {
+        } else if few && n >= LONG {
             // Transposing the weight does not pay for few rows.
             dots(dispatch, dst.transposed(), out, weight, w, lhs, y, false);
         } else if n == 1 {

@@ -91,6 +91,8 @@ fn layers_over_many_relations_have_the_bits_of_one_process() {
         ("x: f32[4]", "RgatConv(hidden: 2, heads: 2, dropout: 0.3)", LAST),
         ("x: f32[4]", "RgatAcrossConv(hidden: 2, heads: 2)", LAST),
         ("x: embedding[4]", "Weighted(hidden: 4)", "Weighted(hidden: 3, dropout: 0.4)"),
+        // Gradients of few rows have a kernel of their own, unless they share a piece with others.
+        ("x: embedding[24]", "RgcnConv(hidden: 24)", LAST),
         // A table for each relation.
         ("x: onehot", "RgcnConv(hidden: 4)", LAST),
     ];
