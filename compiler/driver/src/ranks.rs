@@ -78,8 +78,8 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked model, [prepared](prepare_for_ranks()), for any number of ranks, which divide a mini-batch among
-/// themselves by `split`.
+/// Lowers a checked and [prepared](prepare_for_ranks()) model for any number of ranks. `split` says what of a mini-batch the
+/// ranks divide among themselves.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.

@@ -282,7 +282,7 @@ impl Direction {
         }
     }
 
-    /// The other direction.
+    /// Out-edges for in-edges, and in-edges for out-edges.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::In => Direction::Out,

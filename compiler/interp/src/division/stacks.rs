@@ -9,7 +9,7 @@ use crate::Bindings;
 
 /// Pairs of members and vertices, or cells.
 struct Pairs {
-    /// Number of members.
+    /// As many semantic graphs as the stack has.
     members: usize,
     /// Number of vertices of all ranks.
     vertices: usize,
