@@ -144,6 +144,12 @@ impl GraphDecl {
     pub fn is_walked(&self) -> bool {
         self.links && self.steps.len() > 1
     }
+
+    /// Whether ranks can divide the edges that mini-batches are sampled from. Links to learn are drawn from all of them, and
+    /// shuffled vertices from all vertices.
+    pub fn can_be_divided(&self) -> bool {
+        !self.links && self.shuffle.is_none()
+    }
 }
 
 /// A semantic graph whose edges are paths of other graphs, so that a reduction over its edges can be

@@ -206,8 +206,8 @@ impl Topology {
         })
     }
 
-    /// Forgets all but the in-edges of some destinations, whose rows are complete.
-    pub fn keep_in_edges(&mut self, own: Range<usize>) {
+    /// Forgets all but the in-edges of some destinations, whose rows are complete. Returns their positions among those before.
+    pub fn keep_in_edges(&mut self, own: Range<usize>) -> Range<usize> {
         let part = self.part_of_whole();
         self.release_out_edges();
         let [first, end] = [own.start, own.end].map(|row| self.csc.indptr[row]);
@@ -216,10 +216,11 @@ impl Topology {
         self.csc =
             Adjacency { indptr, indices: self.csc.indices[edges.clone()].to_vec().into(), ..Adjacency::default() };
         let numbers = match &part.numbers[..] {
-            [] => edges.map(|edge| edge as u32).collect(),
-            numbers => numbers[edges].to_vec(),
+            [] => edges.clone().map(|edge| edge as u32).collect(),
+            numbers => numbers[edges.clone()].to_vec(),
         };
         self.part = Some(Arc::new(GraphPart { numbers, before: Default::default(), ..part }));
+        edges
     }
 
     /// Replaces the edges: the same number of sources for each destination.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hgnnc_graph::{GraphPart, Loops, SemanticGraph};
 use hgnnc_ir::dataflow::{GraphDecl, SelfLoops};
-use hgnnc_ir::training::{Fanout, Training};
+use hgnnc_ir::training::Training;
 use hgnnc_ir::types::{Graph, Space, VertexType};
 use serde::{Deserialize, Serialize};
 
@@ -55,13 +55,7 @@ impl Binder<'_> {
         let is_sampled = match training.map(|training| (&training.batch, training.links())) {
             None | Some((None, None)) => false,
             Some((None, Some(_))) => true,
-            // Values of edges, and weights to draw by, are known by the numbers of edges in the whole graph.
-            Some((Some(batch), _)) => {
-                let by_weight = |hop: &Vec<Fanout>| matches!(hop[index], Fanout::Weighted(_) | Fanout::Latest(_));
-                !distribute.edges
-                    || batch.fanouts.iter().any(by_weight)
-                    || flow.inputs.iter().any(|input| input.ty.space == Space::Edges(graph))
-            }
+            Some((Some(_), _)) => !distribute.edges,
         };
         let is_hop = || flow.metapaths.iter().any(|path| path.hops.contains(&graph));
         // The numbers of edges are those of results.

@@ -23,7 +23,7 @@ use hgnnc_dataset::FloatArray;
 use hgnnc_dist::Comm;
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
-use hgnnc_ir::dataflow::{Dataflow, InputDecl, OutputKind};
+use hgnnc_ir::dataflow::{Dataflow, GraphDecl, InputDecl, OutputKind};
 use hgnnc_ir::types::{DType, Layout};
 use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session, SharedRelations};
 
@@ -138,8 +138,10 @@ impl Backend for RankBackend {
             return self.inner.plan(roles, data, room);
         }
         let Placed { one, tables, division, distribute, .. } = &*self.placed;
-        let is_divided =
-            |index: usize| self.on_batches && distribute.features && one.inputs.get(index).is_some_and(is_features);
+        let is_divided = |index: usize| {
+            let divided = |decl: &InputDecl| is_divided(decl, *distribute, &one.graphs);
+            self.on_batches && one.inputs.get(index).is_some_and(divided)
+        };
         // Mini-batches read the inputs of the whole graph, but for those that are divided.
         let inputs = match (self.on_batches, &self.inputs) {
             (true, Some(inputs)) => inputs.clone(),
@@ -179,9 +181,15 @@ struct PlannedRank {
     own_inputs: SharedInputs,
 }
 
-/// Whether an input has dense rows for the vertices of a type, so that their owners can have them.
-fn is_features(decl: &InputDecl) -> bool {
-    matches!((decl.ty.space, decl.ty.layout, decl.ty.dtype), (Space::Vertices(_), Layout::Dense, DType::F32))
+/// Whether ranks divide an input of mini-batches: it has dense rows, for vertices or for in-edges of vertices.
+fn is_divided(decl: &InputDecl, distribute: Distributed, graphs: &[GraphDecl]) -> bool {
+    let is_dense = decl.ty.layout == Layout::Dense && decl.ty.dtype == DType::F32;
+    is_dense
+        && match decl.ty.space {
+            Space::Vertices(_) => distribute.features,
+            Space::Edges(graph) => distribute.edges && graphs[graph.index()].can_be_divided(),
+            _ => false,
+        }
 }
 
 impl PlannedSession for PlannedRank {

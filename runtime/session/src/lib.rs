@@ -313,7 +313,7 @@ pub trait Session: Debug + Send + Any {
     /// Input elements that may be shared with other threads while the session is not loaded with other data.
     fn shared_input(&self, index: usize) -> Option<hgnnc_data::buffer::SharedBuffer>;
 
-    /// The rows of an input that this process owns, as [`Session::shared_input`], where features are divided among several.
+    /// The rows of an input that this process owns, as [`Session::shared_input`], where several have divided it.
     fn own_rows_of_input(&self, _index: usize) -> Option<hgnnc_data::buffer::SharedBuffer> {
         None
     }

@@ -80,7 +80,7 @@ pub fn of_batches(
             MiniBatchLoader::new(program, layout, batch, data, &inputs, (&executable.infer, training), None)?;
         let Placed { division, relations, distribute, .. } = placed.clone();
         loader.share(Rank { comm: Arc::clone(comm), division, relations, distribute }, program, None);
-        loader.divide_features(&|_| None);
+        loader.divide_inputs(&|_| None)?;
         let count = loader.num_batches().min(most);
         let (order, mut worker, mut mini_batch) =
             (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());

@@ -51,8 +51,8 @@ pub struct Sections {
 
 /// The data of a rank for the programs of `tables`, which were placed ([`hgnnc_ir::ranks`]), from the data of the program
 /// of one process, whose inputs `one` has. Of graphs of which this rank has read its part only, it takes the edges away. If
-/// mini-batches are `sampled` from the in-edges of owners, it leaves those of its own vertices, and no others, of all graphs
-/// whose edges have no values by their numbers in the whole graph.
+/// mini-batches are `sampled` from the in-edges of owners, it leaves those of its own vertices, and no others, with their weights
+/// to draw by. Values of edges stay those of all edges that were read: the divided data has those of the in-edges.
 ///
 /// # Errors
 /// More ranks than sections, or an input that the whole data does not have.
@@ -84,13 +84,14 @@ pub fn divide(
         for graph in graphs {
             edges[graph] = Divider { whole, one, tables, division, rank, rows: &rows }.edges_of(Graph::new(graph))?;
         }
-        let weighted = whole.drawn.weights.get(of).is_some_and(Option::is_some);
-        let is_read = |graph: usize| one.iter().any(|input| input.ty.space == Space::Edges(Graph::new(graph)));
         let Some(graph) = whole.graphs.get_mut(of) else { continue };
-        let is_listed = graph.deferred.is_some() || graph.shuffle.is_some() || graph.listed.is_some();
-        // Links to learn are drawn from all of them.
-        if sampled && !tables.graphs[of].links && !is_listed && !weighted && !is_read(of) {
-            graph.keep_in_edges(division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank));
+        let has_rows = graph.deferred.is_none() && graph.listed.is_none();
+        if sampled && has_rows && tables.graphs[of].can_be_divided() {
+            let own = division.vertices(tables.graphs[of].dst, graph.num_dst).of_rank(rank);
+            let kept = graph.keep_in_edges(own);
+            if let Some(Some(weights)) = whole.drawn.weights.get_mut(of) {
+                *weights = weights[kept].to_vec();
+            }
         } else if graph.part.is_some() {
             graph.release_part();
         }

@@ -278,28 +278,36 @@ impl MiniBatchLoader {
         self.share = Some(share);
     }
 
-    /// Has the rows of features that ranks have divided read from their owners, from now on. `own_rows` gives those of this
-    /// rank, of an input of the full graph.
-    pub fn divide_features(&mut self, own_rows: &dyn Fn(usize) -> Option<SharedBuffer>) {
-        let Some(share) = &mut self.share else { return };
-        if !share.rank.distribute.features {
-            return;
-        }
+    /// Has the rows that ranks have divided read from their owners, from now on. `own_rows` gives those of this rank, of an
+    /// input of the full graph.
+    ///
+    /// # Errors
+    /// When another rank has ended.
+    pub fn divide_inputs(&mut self, own_rows: &dyn Fn(usize) -> Option<SharedBuffer>) -> Result<()> {
+        let Some(share) = &mut self.share else { return Ok(()) };
+        let edges_of_ranks = if share.by_owners() { share.edges_of_ranks(&self.graph)? } else { vec![] };
         for (index, (decl, from)) in self.tables.inputs.iter().zip(&self.layout.inputs).enumerate() {
             let BatchInput::Whole(whole) = *from else { continue };
-            let (Layout::Dense, DType::F32, Space::Vertices(of)) = (decl.ty.layout, decl.ty.dtype, decl.ty.space)
-            else {
-                continue;
+            let (Layout::Dense, DType::F32) = (decl.ty.layout, decl.ty.dtype) else { continue };
+            let borders = match decl.ty.space {
+                Space::Vertices(of) if share.rank.distribute.features => {
+                    let of = self.layout.vertices[of.index()].vertex.index();
+                    share.borders(of, self.graph.counts()[of])
+                }
+                Space::Edges(of) if share.by_owners() => match self.layout.graphs[of.index()] {
+                    BatchGraph::Sampled { graph, .. } => edges_of_ranks[graph.index()].clone(),
+                    _ => continue,
+                },
+                _ => continue,
             };
             let own = own_rows(whole.index()).unwrap_or_else(|| HostBuffer::zeros(0).freeze());
             let own = HostRows::of_shared(&own, width(&decl.ty));
-            let of = self.layout.vertices[of.index()].vertex.index();
-            let borders = share.borders(of, self.graph.counts()[of]);
             let rows = Arc::new(RemoteRows::new(share.rank.clone(), borders, own, Arc::clone(&share.sent)));
             self.inputs[index] = GraphInput::Rows(Arc::clone(&rows) as Arc<dyn RowStore>);
             share.remote.push((index, rows));
         }
         self.gather_what_is_not_shared();
+        Ok(())
     }
 
     /// Gathers the rows of vertices with an input that programs cannot read in place.
@@ -495,8 +503,8 @@ impl MiniBatchLoader {
             return Ok(false);
         }
         for (index, rows) in self.share.iter().flat_map(|share| &share.remote) {
-            let Space::Vertices(of) = self.tables.inputs[*index].ty.space else { continue };
-            rows.count(self.vertices(&mini_batch.sampled, of))?;
+            let MiniBatch { sampled, to_seeds, .. } = &*mini_batch;
+            rows.count(self.numbers_of(&self.tables.inputs[*index].ty, (sampled, to_seeds))?)?;
         }
         self.share_rows(&mut worker.numberings, mini_batch)
     }

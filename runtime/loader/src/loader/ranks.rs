@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hgnnc_data::ranks::Route;
 use hgnnc_data::{Adjacency, BoundData, ExecError, Orders, Result, Topology, stacks};
-use hgnnc_dist::{CommError, Tag};
+use hgnnc_dist::{CommError, Tag, all_gather};
 use hgnnc_graph::order::Order;
 use hgnnc_ir::batch::{BatchLayout, WithinHops};
 use hgnnc_ir::dataflow::Dataflow;
 use hgnnc_ir::types::{Graph, VertexType};
 use hgnnc_ir::{EdgeShare, Incidence, VertexRows};
 use hgnnc_kernel_ir::kernel::{KernelOp, Program};
-use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Sampler};
+use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Relation, SampleGraph, Sampler};
 use hgnnc_session::Rank;
 
 use super::remote_rows::RemoteRows;
@@ -143,6 +143,30 @@ impl Share {
     /// The first vertex of a type that each rank owns, and the number of all.
     pub fn borders(&self, of: usize, count: usize) -> Vec<usize> {
         self.rank.division.vertices(VertexType::new(of), count).borders()
+    }
+
+    /// By relation of a graph: the number of the first edge into vertices of each rank, and that of all edges.
+    ///
+    /// # Errors
+    /// When another rank has ended.
+    pub fn edges_of_ranks(&self, graph: &SampleGraph<'_>) -> Result<Vec<Vec<usize>>> {
+        let (rank, ranks) = (self.rank.comm.rank(), self.rank.comm.size());
+        let own = |(number, relation): (usize, &Relation<'_>)| {
+            let borders = self.borders(relation.dst_type, graph.counts()[relation.dst_type]);
+            let vertices = borders[rank] as u32..borders[rank + 1] as u32;
+            vertices.map(|vertex| graph.in_edges(number, vertex).len() as u64).sum()
+        };
+        let own: Vec<u64> = graph.relations().iter().enumerate().map(own).collect();
+        let of_ranks = all_gather(&*self.rank.comm, Tag::AHEAD, &own).map_err(failed)?;
+        let borders = |relation: usize| {
+            let mut border = 0;
+            let of_rank = |rank: usize| {
+                border += of_ranks[rank * own.len() + relation] as usize;
+                border
+            };
+            std::iter::once(0).chain((0..ranks).map(of_rank)).collect()
+        };
+        Ok((0..own.len()).map(borders).collect())
     }
 
     /// By semantic graph: whether this rank aggregates its edges to the seeds, if ranks share relations.

@@ -1,4 +1,4 @@
-//! Rows of features that other ranks have: a request for the vertices of a batch, and an answer with their rows.
+//! Rows of features, and of values of edges, that other ranks have: a request for those of a batch, and an answer with them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::internal;
 /// Of a network of 10 Gbit/s, the default of plans.
 const NS_PER_BYTE: f64 = 0.8;
 
-/// Rows of vertices, of which each rank has those that it owns. Reading them is an exchange among all ranks, which make each
+/// Rows of vertices or edges, of which each rank has those that it owns. Reading them is an exchange among all ranks, which make each
 /// batch together.
 pub(super) struct RemoteRows {
     rank: Rank,

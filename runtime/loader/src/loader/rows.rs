@@ -142,7 +142,7 @@ impl MiniBatchLoader {
     }
 
     /// Numbers of the rows that a batch has of an input of the full graph.
-    fn numbers_of<'b>(&self, ty: &Type, (sampled, to_seeds): (&'b Batch, &'b [Block])) -> Result<&'b [u32]> {
+    pub(super) fn numbers_of<'b>(&self, ty: &Type, (sampled, to_seeds): (&'b Batch, &'b [Block])) -> Result<&'b [u32]> {
         match ty.space {
             Space::Vertices(vertex) => Ok(self.vertices(sampled, vertex)),
             Space::Edges(graph) => match self.layout.graphs[graph.index()] {

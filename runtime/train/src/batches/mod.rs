@@ -162,7 +162,7 @@ impl Batches {
         }
         if let Some(rank) = backend.rank() {
             loader.share(rank, kernels, sampler);
-            loader.divide_features(&|input| whole.own_rows_of_input(input));
+            loader.divide_inputs(&|input| whole.own_rows_of_input(input))?;
         }
         let reuse = batch.reuse.map(|reuse| HistoricalEmbeddings::new(reuse, layout));
         // A cache keeps rows of host memory.

@@ -13,7 +13,7 @@ use hgnnc_machine::Machine;
 use hgnnc_model_tests::{Case, World, case};
 
 use crate::ranks::{TRAIN, job, world_of};
-use crate::{rank_graph_stacks, rank_links, rank_stacks};
+use crate::{rank_graph_stacks, rank_links, rank_sampling, rank_stacks};
 
 const NETWORK: Network = Network { latency_s: 1e-5, bytes_per_s: 1e9 };
 /// Adam, clipped gradients and dropout, on batches with rows that are learned.
@@ -96,7 +96,12 @@ fn predicted_bytes_are_those_that_are_sent() {
 fn predicted_bytes_are_those_that_owners_of_vertices_send() {
     let hgt = source_of("hgt", true);
     let many = rank_stacks::of_labels("RgatConv(hidden: 2, heads: 2, dropout: 0.3)", "    fanout [2, 3]\n");
-    let models = [(world("hgt", &hgt), hgt), (rank_stacks::entities(), many.replace("epochs 4", "epochs 1"))];
+    let values = rank_sampling::WITH_VALUES.replace("epochs 3", "epochs 1");
+    let models = [
+        (world("hgt", &hgt), hgt),
+        (rank_stacks::entities(), many.replace("epochs 4", "epochs 1")),
+        (rank_sampling::with_values(), values),
+    ];
     for (data, source) in models {
         let whole = plans(&source, &data, 3);
         let Some(Candidate::Planned(whole)) =

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use hgnnc::{DataSource, Distributed, Job, ModelSource, Purpose, Ranks, Silent, Split, prepare};
-use hgnnc_dataset::Dataset;
+use hgnnc_dataset::{Dataset, DenseFeatures};
 use hgnnc_dist::threads;
 use hgnnc_loader::{CacheOptions, CachePolicy};
 use hgnnc_model_tests::cases::SCHEMA;
@@ -153,15 +153,72 @@ train M {
 }
 ";
 
-/// Where numbers of edges in the dataset are needed, each rank keeps a relation whole. Its edges are drawn by the owners as well.
-#[test]
-fn relations_with_values_of_edges_are_whole() {
+/// Weights of a stack of relations, features and times of edges, and the latest edges of a vertex, all of them in the trained part.
+pub(crate) const WITH_VALUES: &str = "
+layer Weighted() over graphs: [*] of x: *[in] -> *[in] {
+    aggregate e: g in graphs { m = sum(e.weight * e.src.x) over in_edges across graphs }
+    fuse v: * across graphs { out = v.m }
+}
+
+layer Recent() over graphs: [V -> V] of x: V[in], t: V -> V[in] {
+    aggregate e: g in graphs { m = sum(exp(0.1 * (e.at - e.dst.t)) * e.src.x) over in_edges }
+    fuse v: V across graphs { out = sum(v.m) across graphs }
+}
+
+layer Scaled() over graphs: [V -> V] of x: V[in] -> V[in] {
+    aggregate e: g in graphs { m = mean(linear(e.features, in) * e.src.x) over in_edges }
+    fuse v: V across graphs { out = sum(v.m) across graphs }
+}
+
+schema Entities {
+    vertex Entity from \"entity\" { x: f32[4], t: time, topic: class[3] }
+    relation r3: Entity -> Entity { weight: f32 }
+    relation r4: Entity -> Entity { weight: f32 }
+    relation r5: Entity -> Entity { weight: f32 }
+    relation r6: Entity -> Entity { at: time }
+    relation r7: Entity -> Entity { features: f32[2] }
+}
+
+model M(schema: Entities) {
+    let h = relu(linear(Entity.x, 4))
+    let weighted = Weighted() over [r3, r4, r5] of h
+    let recent = Recent() over r6 of (weighted, t: Entity.t)
+    let scaled = Scaled() over r7 of dropout(weighted, 0.2)
+    output y: Entity = linear(relu(recent + scaled) + h, 3)
+}
+
+train M {
+    loss   cross_entropy(y, Entity.topic)
+    batch  6
+    epochs 3
+    fanout [3, 2] { r6: latest(2), r4: weighted(2) }
+    select train.loss
+    seed   5
+}
+";
+
+/// The entities with times, and weights, features and times of all edges.
+pub(crate) fn with_values() -> Arc<Dataset> {
     let mut data = Dataset::clone(&entities());
     for relation in &mut data.relations {
-        let weights: Vec<f32> = (0..relation.src_ids.len()).map(|edge| (edge % 7) as f32 * 0.5).collect();
-        relation.weight = Some(weights.into());
+        let edges = relation.src_ids.len();
+        relation.weight = Some((0..edges).map(|edge| (edge % 7) as f32 * 0.5).collect::<Vec<f32>>().into());
+        let rows: Vec<f32> = (0..2 * edges).map(|at| (at % 5) as f32 * 0.3 - 0.6).collect();
+        relation.features = Some(DenseFeatures { dim: 2, rows: rows.into() });
+        relation.time = Some((0..edges).map(|edge| (edge * 7 % 11) as i64).collect::<Vec<i64>>().into());
     }
-    agree("weights", WITH_WEIGHTS, &Arc::new(data), &|graph| !["r5", "r6"].contains(&graph));
+    for of in &mut data.vertex_types {
+        of.time = Some((0..of.count).map(|vertex| (vertex * 5 % 13) as i64).collect::<Vec<i64>>().into());
+    }
+    Arc::new(data)
+}
+
+/// Values of edges come from the owners of their destinations, who draw by them as well. A metapath is built before its edges
+/// are divided.
+#[test]
+fn values_of_edges_are_asked_for() {
+    agree("weights", WITH_WEIGHTS, &with_values(), &|_| true);
+    agree("values", WITH_VALUES, &with_values(), &|_| true);
 }
 
 /// A cache changes no number: rows that it keeps are asked for once, before training.
