@@ -214,8 +214,6 @@ fn undistributed(executable: &Executable, distribute: Distributed, split: Split)
         None
     } else if split.shares_relations() {
         Some("processes that share relations sample the whole graph")
-    } else if batch.reuse.is_some() {
-        Some("the vertices that `reuse` keeps are chosen on the whole graph")
     } else if batch.fanouts.iter().flatten().any(is_walk) {
         Some("`walks` would go from process to process")
     } else {

@@ -8,6 +8,7 @@ use hgnnc_dist::{Comm, threads};
 use hgnnc_driver::SizeInfo;
 use hgnnc_ir::VertexType;
 use hgnnc_kernel_ir::kernel::Program;
+use hgnnc_loader::historical_embeddings::{HotVertices, choose};
 use hgnnc_loader::loader::GraphInput;
 use hgnnc_loader::{MiniBatch, MiniBatchLoader};
 use hgnnc_ranks::Placed;
@@ -81,6 +82,11 @@ pub fn of_batches(
         let Placed { division, relations, distribute, .. } = placed.clone();
         loader.share(Rank { comm: Arc::clone(comm), division, relations, distribute }, program, None);
         loader.divide_inputs(&|_| None)?;
+        if let Some(reuse) = batch.reuse {
+            let (vertices, _) = choose(&loader, reuse.share, seed, 1)?;
+            loader.reuse(HotVertices { vertices, window: reuse.batches })?;
+        }
+        let before = loader.sent_bytes();
         let count = loader.num_batches().min(most);
         let (order, mut worker, mut mini_batch) =
             (loader.order(seed, 0), loader.worker_in_order()?, MiniBatch::default());
@@ -96,7 +102,7 @@ pub fn of_batches(
             sum.add(own, MiniBatchLoader::sampled_edges(&mini_batch));
             sum.sizes.extend(loader.sizes(&mini_batch));
         }
-        sum.asked = loader.sent_bytes();
+        sum.asked = loader.sent_bytes() - before;
         Ok(sum)
     };
     let of_ranks = threads::run(size, |comm| thread_pool(1)?.install(|| sampled(comm)));

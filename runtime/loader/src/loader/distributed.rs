@@ -7,12 +7,13 @@
 //!
 //! So a rank needs the in-edges of its own vertices only. Its batch is the one that it would have sampled from the whole graph.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hgnnc_data::{ExecError, Result};
 use hgnnc_ir::types::{Graph, Space};
-use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HopSampler};
+use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HistoricalVertices, HopSampler};
 
 use super::ranks::{MAKES, Share, owner, tell_owners};
 use super::{MiniBatch, MiniBatchLoader, unsupported};
@@ -62,8 +63,10 @@ impl Words {
 }
 
 /// A hop of a batch that ranks sample together.
-struct Hop {
+struct Hop<'h> {
     number: usize,
+    /// Destinations without samples.
+    historical: Option<&'h HistoricalVertices>,
     key: BatchKey,
     /// The relations that it draws edges of, the same on all ranks.
     relations: Vec<usize>,
@@ -73,7 +76,12 @@ struct Hop {
     borders: Arc<[Vec<usize>]>,
 }
 
-impl Hop {
+impl Hop<'_> {
+    /// Whether the edges of a destination are drawn.
+    fn draws(&self, of: usize, vertex: u32) -> bool {
+        self.historical.is_none_or(|known| !known.has(of, vertex))
+    }
+
     fn owner(&self, of: usize, vertex: u32) -> usize {
         owner(&self.borders[of], vertex)
     }
@@ -84,7 +92,8 @@ impl Hop {
         for &of in &self.types {
             let mut wanted = vec![vec![]; ranks];
             let fresh = &sampled.vertices[of][sampled.fresh(self.number, of)];
-            fresh.iter().for_each(|&vertex| wanted[self.owner(of, vertex)].push(vertex));
+            let drawn = fresh.iter().copied().filter(|&vertex| self.draws(of, vertex));
+            drawn.for_each(|vertex| wanted[self.owner(of, vertex)].push(vertex));
             for (request, wanted) in requests.iter_mut().zip(wanted) {
                 request.push(wanted.len() as u32);
                 request.extend(wanted);
@@ -106,7 +115,8 @@ impl Hop {
 }
 
 impl MiniBatchLoader {
-    /// Samples a batch together with the other ranks. False if one of them makes no more batches.
+    /// Samples a batch together with the other ranks, in the last hop without in-edges of the `historical` vertices of this one.
+    /// False if one of them makes no more batches.
     ///
     /// # Errors
     /// A batch with too many edges, or a rank that has ended.
@@ -114,8 +124,8 @@ impl MiniBatchLoader {
         &self,
         (share, words): (&Share, &Words),
         sampler: &mut HopSampler<'_>,
-        seeds: &[Vec<u32>],
-        key: BatchKey,
+        (seeds, key): (&[Vec<u32>], BatchKey),
+        historical: Option<&HistoricalVertices>,
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
         let MiniBatch { sampled, first_edges, .. } = mini_batch;
@@ -125,7 +135,8 @@ impl MiniBatchLoader {
         let borders: Arc<[Vec<usize>]> =
             self.graph.counts().iter().enumerate().map(|(of, &count)| share.borders(of, count)).collect();
         for number in 0..self.plan.num_hops() {
-            let hop = self.hop((number, key), Arc::clone(&borders));
+            let historical = historical.filter(|_| number + 1 == self.plan.num_hops());
+            let hop = Hop { historical, ..self.hop((number, key), Arc::clone(&borders)) };
             let asked = hop.requests(share.rank.comm.size(), sampled);
             let Some(requests) = self.tell(share, &asked)? else { return Ok(false) };
             let answer = |request: &Vec<u32>| self.answer(&hop, words, request, sampler);
@@ -140,14 +151,36 @@ impl MiniBatchLoader {
         Ok(true)
     }
 
-    fn hop(&self, (number, key): (usize, BatchKey), borders: Arc<[Vec<usize>]>) -> Hop {
+    fn hop<'h>(&self, (number, key): (usize, BatchKey), borders: Arc<[Vec<usize>]>) -> Hop<'h> {
         let draws = |(_, fanout): &(usize, &Fanout)| **fanout != Fanout::AtMost(0);
         let relations: Vec<usize> =
             self.plan.fanouts[number].iter().enumerate().filter(draws).map(|(relation, _)| relation).collect();
         let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
         types.sort_unstable();
         types.dedup();
-        Hop { number, key, relations, types, borders }
+        Hop { number, historical: None, key, relations, types, borders }
+    }
+
+    /// By vertex type: the edges that the last hop samples for vertices of a set, as their owners say.
+    ///
+    /// # Errors
+    /// When another rank has ended.
+    pub(super) fn ask_drawn(&self, share: &Share, set: &HistoricalVertices) -> Result<Vec<HashMap<u32, u64>>> {
+        let ended = || ExecError::Ranks("another process has ended before training".into());
+        let mut drawn = vec![];
+        for (of, &count) in self.graph.counts().iter().enumerate() {
+            let borders = share.borders(of, count);
+            let mut asked = vec![vec![]; share.rank.comm.size()];
+            let vertices = (0..count as u32).filter(|&vertex| set.has(of, vertex));
+            vertices.for_each(|vertex| asked[owner(&borders, vertex)].push(vertex));
+            let answer = |wanted: &Vec<u32>| wanted.iter().map(|&vertex| self.drawn_of(of, vertex) as u32).collect();
+            let requests = self.tell(share, &asked)?.ok_or_else(ended)?;
+            let answers: Vec<Vec<u32>> = requests.iter().map(answer).collect();
+            let answers = self.tell(share, &answers)?.ok_or_else(ended)?;
+            let edges = answers.concat().into_iter().map(u64::from);
+            drawn.push(asked.concat().into_iter().zip(edges).collect());
+        }
+        Ok(drawn)
     }
 
     /// Draws the in-edges that a request asks for: for each relation of the hop, in their order, those of its destinations.
@@ -192,8 +225,13 @@ impl MiniBatchLoader {
             let destinations = sampled.vertices[of.dst_type][fresh].to_vec();
             // By owner: the next of its vertices, and the first edge of that one.
             let mut next = vec![(0, 0); of_owners.len()];
-            let edges_of = |row: usize| {
-                let owner = hop.owner(of.dst_type, destinations[row]);
+            let edges_of = |row: usize| -> [&[u32]; 2] {
+                let vertex = destinations[row];
+                if !hop.draws(of.dst_type, vertex) {
+                    first_edges[relation].push(0);
+                    return [&[], &[]];
+                }
+                let owner = hop.owner(of.dst_type, vertex);
                 let DrawnEdges { counts, firsts, eids, sources } = &of_owners[owner][at];
                 let (vertex, edge) = next[owner];
                 let edges = edge..edge + counts[vertex] as usize;

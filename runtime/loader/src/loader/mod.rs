@@ -12,6 +12,7 @@ mod sizes;
 mod uses;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -87,6 +88,8 @@ pub struct MiniBatchLoader {
     first: Plan,
     /// The vertices that may have historical embeddings.
     hot: Option<HotVertices>,
+    /// By vertex type: the edges that the last hop samples for these, where ranks have divided the edges.
+    drawn_of_hot: Vec<HashMap<u32, u64>>,
     /// Generated sampling loops, if enabled.
     code: Option<Compiled>,
     layout: BatchLayout,
@@ -249,6 +252,7 @@ impl MiniBatchLoader {
             plan,
             first: Plan { fanouts: vec![] },
             hot: None,
+            drawn_of_hot: vec![],
             code,
             layout: layout.clone(),
             types,
@@ -323,13 +327,21 @@ impl MiniBatchLoader {
     }
 
     /// Sets the vertices that may have historical embeddings.
-    pub fn reuse(&mut self, hot: HotVertices) {
+    ///
+    /// # Errors
+    /// When another rank has ended, whose edges some of them have.
+    pub fn reuse(&mut self, hot: HotVertices) -> Result<()> {
+        if let Some(share) = self.share.as_ref().filter(|share| share.by_owners()) {
+            self.drawn_of_hot = self.ask_drawn(share, &hot.vertices)?;
+        }
         self.hot = Some(hot);
+        Ok(())
     }
 
     /// Batches to come reuse nothing, until they are told again.
     pub fn forget_hot(&mut self) {
         self.hot = None;
+        self.drawn_of_hot.clear();
     }
 
     /// Correspondence between the mini-batch program and the full graph.
@@ -342,8 +354,12 @@ impl MiniBatchLoader {
         self.graph.counts()
     }
 
-    /// Edges that the last hop samples for a vertex, over all relations; an upper bound for walks.
-    pub fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
+    /// Edges that the last hop samples for a vertex, over all relations; an upper bound for walks. Where ranks have divided the
+    /// edges, for own and for hot vertices.
+    pub(crate) fn drawn_of(&self, vertex_type: usize, vertex: u32) -> u64 {
+        if let Some(&told) = self.drawn_of_hot.get(vertex_type).and_then(|known| known.get(&vertex)) {
+            return told;
+        }
         let Some(fanouts) = self.plan.fanouts.last() else { return 0 };
         let into = self.graph.relations().iter().zip(fanouts).enumerate();
         let of =
@@ -558,27 +574,29 @@ impl MiniBatchLoader {
             }
         }
         let cached = worker.cached.as_mut().zip(self.hot.as_ref());
-        let sampler = match (&mut worker.sampling, &self.share) {
-            (Sampling::Alone(sampler), _) => sampler,
+        let alone = match (&mut worker.sampling, &self.share) {
+            (Sampling::Alone(sampler), _) => Some(sampler),
             (Sampling::Relations { first, later }, _) => {
                 return self.sample_relations(first, later, &seeds, key, mini_batch).map(|()| true);
             }
             (Sampling::Owners(sampler, words), Some(share)) => {
-                let made = self.sample_by_owners((share, words), sampler, &seeds, key, mini_batch)?;
-                if let Seeds::Links(source) = &self.seeds {
-                    source.exclude(&worker.pairs, &mut mini_batch.sampled);
+                let historical = cached.as_ref().map(|(cached, _)| cached.vertices());
+                if !self.sample_by_owners((share, words), sampler, (&seeds, key), historical, mini_batch)? {
+                    return Ok(false);
                 }
-                return Ok(made);
+                None
             }
             (Sampling::Owners(..), None) => return Err(internal("owners of vertices that one process shares")),
         };
-        let sampled = match &cached {
-            Some((cached, _)) => {
-                sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
-            }
-            None => sampler.sample(&seeds, key, &mut mini_batch.sampled),
-        };
-        sampled.map_err(|error| ExecError::Unsupported(error.to_string()))?;
+        if let Some(sampler) = alone {
+            let sampled = match &cached {
+                Some((cached, _)) => {
+                    sampler.sample_with_historical(&seeds, key, cached.vertices(), &mut mini_batch.sampled)
+                }
+                None => sampler.sample(&seeds, key, &mut mini_batch.sampled),
+            };
+            sampled.map_err(unsupported)?;
+        }
         match cached {
             Some((cached, hot)) => {
                 let drawn = |vertex_type, vertex| self.drawn_of(vertex_type, vertex);

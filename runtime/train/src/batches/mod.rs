@@ -304,12 +304,12 @@ impl Batches {
 
     /// Starts loading batches from `first` to the last of epoch `epochs - 1`.
     pub fn begin(&mut self, whole: &BoundData, first: BatchKey, epochs: u64) -> Result<()> {
+        let before = self.loader.sent_bytes();
         self.choose_hot(first.seed)?;
         if let (Some(options), None) = (self.cache_options, &self.cache) {
-            let before = self.loader.sent_bytes();
             self.make_cache(options, whole, first.seed)?;
-            self.sent_to_open += self.loader.sent_bytes() - before;
         }
+        self.sent_to_open += self.loader.sent_bytes() - before;
         let loader = Arc::clone(&self.loader);
         if let Some(reuse) = &mut self.reuse {
             reuse.begin();
@@ -325,7 +325,7 @@ impl Batches {
         let start = Instant::now();
         let (vertices, hot) = choose(&self.loader, reuse.options.share, seed, self.pool.current_num_threads())?;
         let loader = Arc::get_mut(&mut self.loader).ok_or_else(|| internal("batches are made already"))?;
-        loader.reuse(HotVertices { vertices, window: reuse.options.batches });
+        loader.reuse(HotVertices { vertices, window: reuse.options.batches })?;
         reuse.note_choice(&hot, start.elapsed().as_secs_f64());
         Ok(())
     }

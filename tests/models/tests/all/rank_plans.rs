@@ -72,6 +72,8 @@ fn predicted_bytes_are_those_that_are_sent() {
         graph.replace("epochs 5", "epochs 1"),
         rank_graph_stacks::weighted(),
     ));
+    let reused = rank_stacks::of_labels("RgcnConv(hidden: 4)", "    fanout [2, 3]\n    reuse hot(0.5, batches: 2)\n");
+    models.push(("reused embeddings", reused.replace("epochs 4", "epochs 1"), rank_stacks::entities()));
     models.push(("links", rank_links::MODEL.replace("epochs    4", "epochs    1"), rank_links::music()));
     let mut grids = 0;
     for (name, source, data) in models {
@@ -100,7 +102,8 @@ fn predicted_bytes_are_those_that_owners_of_vertices_send() {
     let models = [
         (world("hgt", &hgt), hgt),
         (rank_stacks::entities(), many.replace("epochs 4", "epochs 1")),
-        (rank_sampling::with_values(), values),
+        (rank_sampling::with_values(), values.clone()),
+        (rank_sampling::with_values(), values.replace("    select", "    reuse hot(0.5, batches: 2)\n    select")),
     ];
     for (data, source) in models {
         let whole = plans(&source, &data, 3);
@@ -118,8 +121,9 @@ fn predicted_bytes_are_those_that_owners_of_vertices_send() {
         assert_eq!(plan.predicted.sent_bytes, counted(&source, &data, plan));
         let more = plan.predicted.sent_bytes.iter().zip(&whole.predicted.sent_bytes);
         assert!(more.clone().all(|(by_owners, alone)| by_owners > alone), "{more:?}");
-        let is_refused =
-            |it: &Candidate| matches!(it, Candidate::Refused(_, why) if why.contains("sample the whole graph"));
+        let reason =
+            if source.contains("reuse") { "share the seeds, not the relations" } else { "sample the whole graph" };
+        let is_refused = |it: &Candidate| matches!(it, Candidate::Refused(_, why) if why.contains(reason));
         assert!(refused.iter().all(is_refused), "{refused:?}");
     }
 }

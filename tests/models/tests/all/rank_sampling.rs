@@ -32,6 +32,8 @@ struct Trained {
     sent: u64,
     /// Of the cache, if there is one.
     hit_rate: Option<f64>,
+    /// Rows whose values of an earlier batch were taken, and the edges that it saved.
+    reused: Option<[u64; 2]>,
 }
 
 fn train(source: &str, data: &Arc<Dataset>, ranks: Ranks) -> Result<Trained, String> {
@@ -64,8 +66,10 @@ fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64
     let params = params.into_iter().map(|param| param.iter().map(|x| x.to_bits()).collect()).collect();
     let report = prepared.report().map_err(|error| error.to_string())?;
     let sent = report.ranks.iter().map(|rank| rank.train_bytes).sum();
-    let hit_rate = report.batches.and_then(|batches| batches.cache).map(|cache| cache.hit_rate);
-    Ok(Trained { losses, params, edges, sent, hit_rate })
+    let batches = report.batches.as_ref();
+    let reused = batches.and_then(|batches| batches.reuse.as_ref()).map(|of| [of.rows_taken, of.edges_saved]);
+    let hit_rate = batches.and_then(|batches| batches.cache.as_ref()).map(|cache| cache.hit_rate);
+    Ok(Trained { losses, params, edges, sent, hit_rate, reused })
 }
 
 fn train_on(ranks: usize, distribute: Distributed, source: &str, data: &Arc<Dataset>) -> Vec<Trained> {
@@ -83,6 +87,7 @@ fn agree(what: &str, source: &str, data: &Arc<Dataset>, divided: &dyn Fn(&str) -
         for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
             assert_eq!(by_owners.losses, whole.losses, "{what}, rank {rank} of {ranks}");
             assert_eq!(by_owners.params, whole.params, "{what}, rank {rank} of {ranks}");
+            assert_eq!(by_owners.reused, whole.reused, "{what}, rank {rank} of {ranks}");
         }
         for graph in whole[0].edges.keys() {
             let of_ranks: Vec<[u64; 2]> = by_owners.iter().map(|trained| trained.edges[graph]).collect();
@@ -221,6 +226,20 @@ fn values_of_edges_are_asked_for() {
     agree("values", WITH_VALUES, &with_values(), &|_| true);
 }
 
+/// Of a vertex whose value was kept, no rank asks for edges.
+#[test]
+fn reused_vertices_ask_for_no_edges() {
+    let reuse = |fanouts: &str| format!("{fanouts}    reuse hot(0.5, batches: 2)\n");
+    for (first, fanouts) in [("RgcnConv(hidden: 4)", "    fanout [2, 3]\n"), ("RgatConv(hidden: 2, heads: 2)", "")] {
+        let source = of_labels(first, &reuse(fanouts));
+        agree(first, &source, &entities(), &|_| true);
+        let trained = train_on(3, BOTH, &source, &entities());
+        let all =
+            trained.iter().flat_map(|of_rank| of_rank.reused).fold([0, 0], |[r, e], own| [r + own[0], e + own[1]]);
+        assert!(all[0] > 0 && all[1] > 0, "{all:?}");
+    }
+}
+
 /// A cache changes no number: rows that it keeps are asked for once, before training.
 #[test]
 fn cached_rows_of_others_are_not_sent_again() {
@@ -279,5 +298,4 @@ fn models_that_need_the_whole_graph_are_refused() {
     };
     refused(&source.replace("    batch 6\n", ""), Split::Seeds, "no `batch`");
     refused(&source, Split::Relations, "share relations");
-    refused(&source.replace("batch 6", "batch 6\n    reuse hot(0.5, batches: 2)"), Split::Seeds, "`reuse`");
 }
