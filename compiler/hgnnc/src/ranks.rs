@@ -127,7 +127,7 @@ impl CompiledRanks {
                 "{replicas} replicas need as many processes each: {size} is no multiple of {replicas}"
             )));
         }
-        if let Some(why) = undistributed(&executable, ranks.distribute, ranks.split) {
+        if let Some(why) = undistributed(&executable, ranks.distribute) {
             return Err(Error::input(format!(
                 "the dataset cannot be divided among the processes (`--distribute`): {why}"
             )));
@@ -206,14 +206,12 @@ impl CompiledRanks {
 }
 
 /// The reason why ranks cannot divide parts of the dataset among themselves, if there is one.
-fn undistributed(executable: &Executable, distribute: Distributed, split: Split) -> Option<&'static str> {
+fn undistributed(executable: &Executable, distribute: Distributed) -> Option<&'static str> {
     let training = executable.training.as_ref().filter(|_| distribute.any())?;
     let Some(batch) = &training.batch else { return Some("the model is trained on the whole graph (no `batch`)") };
     let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
     if !distribute.edges {
         None
-    } else if split.shares_relations() {
-        Some("processes that share relations sample the whole graph")
     } else if batch.fanouts.iter().flatten().any(is_walk) {
         Some("`walks` would go from process to process")
     } else {

@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use hgnnc_data::{ExecError, Result};
 use hgnnc_ir::types::{Graph, Space};
-use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HistoricalVertices, HopSampler};
+use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Fanout, HistoricalVertices, HopSampler, Plan};
 
 use super::ranks::{MAKES, Share, owner, tell_owners};
 use super::{MiniBatch, MiniBatchLoader, unsupported};
 
 /// Requests and answers as lists of words, whose lengths follow from the lists before them.
-pub(super) struct Words {
+struct Words {
     /// By relation: whether values of its edges are read, so that an answer has their numbers.
     numbered: Vec<bool>,
     /// By relation: the number in the whole graph of the first edge that this rank has.
@@ -27,7 +27,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    pub fn new(loader: &MiniBatchLoader, first_edge: Vec<u32>) -> Self {
+    fn new(loader: &MiniBatchLoader, first_edge: Vec<u32>) -> Self {
         let read = |graph: usize| {
             let of_graph =
                 |space| matches!(space, Space::Edges(of) if loader.whole_graph(of) == Some(Graph::new(graph)));
@@ -62,16 +62,48 @@ impl Words {
     }
 }
 
+/// Samplers of a rank that draws edges for others, and has others draw for it.
+pub(super) struct Owners<'s> {
+    /// Of the first hop, where ranks share the relations to the seeds.
+    first: Option<HopSampler<'s>>,
+    /// Of all other hops.
+    later: HopSampler<'s>,
+    words: Words,
+}
+
+impl<'s> Owners<'s> {
+    /// # Errors
+    /// When there is no memory for the samplers' tables.
+    pub fn new(loader: &'s MiniBatchLoader, share: &Share) -> Result<Self> {
+        let sampler = |plan| HopSampler::new(&loader.graph, plan).map_err(unsupported);
+        let first = share.relations().map(|_| sampler(&loader.first)).transpose()?;
+        let first_edge = loader.of_whole.iter().map(|&(_, first)| first).collect();
+        Ok(Self { first, later: sampler(&loader.plan)?, words: Words::new(loader, first_edge) })
+    }
+}
+
+/// The sampler of some hops, and the plan that it samples by.
+struct Hops<'h, 's> {
+    sampler: &'h mut HopSampler<'s>,
+    plan: &'h Plan,
+    words: &'h Words,
+    /// By semantic graph: the ranks of a replica that ask for its edges; all if there is none.
+    asked_by: Option<&'h [usize]>,
+    /// Vertices without samples in the last hop.
+    historical: Option<&'h HistoricalVertices>,
+    key: BatchKey,
+}
+
 /// A hop of a batch that ranks sample together.
 struct Hop<'h> {
     number: usize,
     /// Destinations without samples.
     historical: Option<&'h HistoricalVertices>,
     key: BatchKey,
-    /// The relations that it draws edges of, the same on all ranks.
-    relations: Vec<usize>,
-    /// The types of their destinations.
-    types: Vec<usize>,
+    /// By rank: the relations whose edges it asks for.
+    relations: Vec<Vec<usize>>,
+    /// By rank: the types of their destinations.
+    types: Vec<Vec<usize>>,
     /// By vertex type: the first vertex of each rank, and the number of all.
     borders: Arc<[Vec<usize>]>,
 }
@@ -86,10 +118,11 @@ impl Hop<'_> {
         owner(&self.borders[of], vertex)
     }
 
-    /// By rank: for each type of destinations their number, and the vertices.
-    fn requests(&self, ranks: usize, sampled: &Batch) -> Vec<Vec<u32>> {
+    /// By owner: for each type of destinations their number, and the vertices that this rank asks for.
+    fn requests(&self, rank: usize, sampled: &Batch) -> Vec<Vec<u32>> {
+        let ranks = self.types.len();
         let mut requests = vec![vec![]; ranks];
-        for &of in &self.types {
+        for &of in &self.types[rank] {
             let mut wanted = vec![vec![]; ranks];
             let fresh = &sampled.vertices[of][sampled.fresh(self.number, of)];
             let drawn = fresh.iter().copied().filter(|&vertex| self.draws(of, vertex));
@@ -102,10 +135,10 @@ impl Hop<'_> {
         requests
     }
 
-    /// By vertex type: the vertices of a request.
-    fn vertices<'r>(&self, mut request: &'r [u32]) -> Result<Vec<&'r [u32]>> {
+    /// By vertex type: the vertices of a request of a rank.
+    fn vertices<'r>(&self, rank: usize, mut request: &'r [u32]) -> Result<Vec<&'r [u32]>> {
         let mut vertices: Vec<&[u32]> = vec![&[]; self.borders.len()];
-        for &of in &self.types {
+        for &of in &self.types[rank] {
             let (&count, words) = request.split_first().ok_or_else(|| unreadable("request"))?;
             let of_type = words.split_at_checked(count as usize);
             (vertices[of], request) = of_type.ok_or_else(|| unreadable("request"))?;
@@ -122,43 +155,86 @@ impl MiniBatchLoader {
     /// A batch with too many edges, or a rank that has ended.
     pub(super) fn sample_by_owners(
         &self,
-        (share, words): (&Share, &Words),
-        sampler: &mut HopSampler<'_>,
+        share: &Share,
+        Owners { first, later, words }: &mut Owners<'_>,
         (seeds, key): (&[Vec<u32>], BatchKey),
         historical: Option<&HistoricalVertices>,
         mini_batch: &mut MiniBatch,
     ) -> Result<bool> {
-        let MiniBatch { sampled, first_edges, .. } = mini_batch;
-        sampler.start(seeds, sampled).map_err(unsupported)?;
+        let words = &*words;
+        let MiniBatch { sampled, to_seeds, first_edges, .. } = mini_batch;
+        let mut later = Hops { sampler: later, plan: &self.plan, words, asked_by: None, historical, key };
+        let (Some(first), Some(asked_by)) = (first, share.rank_of_relations()) else {
+            return self.sample_hops(share, &mut later, seeds, (sampled, first_edges));
+        };
+        let mut first =
+            Hops { sampler: first, plan: &self.first, words, asked_by: Some(asked_by), historical: None, key };
+        let (mut reached, mut of_seeds) = (Batch::default(), vec![]);
+        if !self.sample_hops(share, &mut first, seeds, (&mut reached, &mut of_seeds))?
+            || !self.sample_hops(share, &mut later, &reached.vertices, (sampled, first_edges))?
+        {
+            return Ok(false);
+        }
+        // The seeds are the first destinations of later hops.
+        let own = share.relations().into_iter().flat_map(|own| (0..of_seeds.len()).filter(move |&of| own(of)));
+        for relation in own {
+            let (known, told) = (&mut first_edges[relation], &of_seeds[relation]);
+            known.resize(known.len().max(told.len()), 0);
+            known[..told.len()].copy_from_slice(told);
+        }
+        sampled.known.insert(0, reached.known.swap_remove(0));
+        *to_seeds = reached.blocks;
+        Ok(true)
+    }
+
+    /// Samples the hops of a plan.
+    fn sample_hops(
+        &self,
+        share: &Share,
+        hops: &mut Hops<'_, '_>,
+        seeds: &[Vec<u32>],
+        (sampled, first_edges): (&mut Batch, &mut Vec<Vec<u32>>),
+    ) -> Result<bool> {
+        hops.sampler.start(seeds, sampled).map_err(unsupported)?;
         first_edges.iter_mut().for_each(Vec::clear);
         first_edges.resize_with(self.graph.relations().len(), Vec::new);
         let borders: Arc<[Vec<usize>]> =
             self.graph.counts().iter().enumerate().map(|(of, &count)| share.borders(of, count)).collect();
-        for number in 0..self.plan.num_hops() {
-            let historical = historical.filter(|_| number + 1 == self.plan.num_hops());
-            let hop = Hop { historical, ..self.hop((number, key), Arc::clone(&borders)) };
-            let asked = hop.requests(share.rank.comm.size(), sampled);
+        let own = share.rank.comm.rank();
+        for number in 0..hops.plan.num_hops() {
+            let hop = self.hop((number, hops), share, Arc::clone(&borders));
+            let asked = hop.requests(own, sampled);
             let Some(requests) = self.tell(share, &asked)? else { return Ok(false) };
-            let answer = |request: &Vec<u32>| self.answer(&hop, words, request, sampler);
-            let answers: Vec<Vec<u32>> = requests.iter().map(answer).collect::<Result<_>>()?;
+            let answer = |(rank, request): (usize, &Vec<u32>)| self.answer(&hop, hops, (rank, request));
+            let answers: Vec<Vec<u32>> = requests.iter().enumerate().map(answer).collect::<Result<_>>()?;
             let Some(answers) = self.tell(share, &answers)? else { return Ok(false) };
             let mut of_owners = vec![];
             for (answer, asked) in answers.iter().zip(&asked) {
-                of_owners.push(self.edges_of_answer(&hop, words, asked, answer)?);
+                of_owners.push(self.edges_of_answer(&hop, hops.words, (own, asked), answer)?);
             }
-            self.add_edges(&hop, &of_owners, sampler, sampled, first_edges)?;
+            self.add_edges((&hop, own), &of_owners, hops.sampler, sampled, first_edges)?;
         }
         Ok(true)
     }
 
-    fn hop<'h>(&self, (number, key): (usize, BatchKey), borders: Arc<[Vec<usize>]>) -> Hop<'h> {
-        let draws = |(_, fanout): &(usize, &Fanout)| **fanout != Fanout::AtMost(0);
-        let relations: Vec<usize> =
-            self.plan.fanouts[number].iter().enumerate().filter(draws).map(|(relation, _)| relation).collect();
-        let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
-        types.sort_unstable();
-        types.dedup();
-        Hop { number, historical: None, key, relations, types, borders }
+    fn hop<'h>(&self, (number, hops): (usize, &Hops<'h, '_>), share: &Share, borders: Arc<[Vec<usize>]>) -> Hop<'h> {
+        let fanouts = &hops.plan.fanouts[number];
+        let (ranks, of_replica) = (share.rank.comm.size(), share.rank.replica().len());
+        let asks = |rank: usize, relation: usize| {
+            fanouts[relation] != Fanout::AtMost(0)
+                && hops.asked_by.is_none_or(|asked_by| asked_by[relation] == rank % of_replica)
+        };
+        let of_rank = |rank: usize| (0..fanouts.len()).filter(|&relation| asks(rank, relation)).collect();
+        let relations: Vec<Vec<usize>> = (0..ranks).map(of_rank).collect();
+        let types_of = |relations: &Vec<usize>| {
+            let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
+            types.sort_unstable();
+            types.dedup();
+            types
+        };
+        let types = relations.iter().map(types_of).collect();
+        let historical = hops.historical.filter(|_| number + 1 == hops.plan.num_hops());
+        Hop { number, historical, key: hops.key, relations, types, borders }
     }
 
     /// By vertex type: the edges that the last hop samples for vertices of a set, as their owners say.
@@ -183,32 +259,38 @@ impl MiniBatchLoader {
         Ok(drawn)
     }
 
-    /// Draws the in-edges that a request asks for: for each relation of the hop, in their order, those of its destinations.
-    fn answer(&self, hop: &Hop, words: &Words, request: &[u32], sampler: &mut HopSampler<'_>) -> Result<Vec<u32>> {
-        let (vertices, mut answer) = (hop.vertices(request)?, vec![]);
-        for &relation in &hop.relations {
+    /// Draws the in-edges that a request of a rank asks for: for each of its relations, in their order, those of its destinations.
+    fn answer(&self, hop: &Hop<'_>, hops: &mut Hops<'_, '_>, (rank, request): (usize, &[u32])) -> Result<Vec<u32>> {
+        let (vertices, mut answer) = (hop.vertices(rank, request)?, vec![]);
+        for &relation in &hop.relations[rank] {
             let mut edges = DrawnEdges::default();
             let of = self.graph.relations()[relation].dst_type;
-            sampler.draw((hop.number, relation), hop.key, vertices[of], &mut edges);
-            words.write(relation, &edges, &mut answer);
+            hops.sampler.draw((hop.number, relation), hop.key, vertices[of], &mut edges);
+            hops.words.write(relation, &edges, &mut answer);
         }
         Ok(answer)
     }
 
-    /// By relation of the hop: the edges of the vertices that a request has asked for.
-    fn edges_of_answer(&self, hop: &Hop, words: &Words, request: &[u32], answer: &[u32]) -> Result<Vec<DrawnEdges>> {
-        let (vertices, mut rest) = (hop.vertices(request)?, answer);
+    /// By relation that a rank has asked for: the edges of the vertices of its request.
+    fn edges_of_answer(
+        &self,
+        hop: &Hop<'_>,
+        words: &Words,
+        (rank, request): (usize, &[u32]),
+        answer: &[u32],
+    ) -> Result<Vec<DrawnEdges>> {
+        let (vertices, mut rest) = (hop.vertices(rank, request)?, answer);
         let of_relation = |&relation: &usize| {
             let vertices = vertices[self.graph.relations()[relation].dst_type].len();
             words.read(relation, vertices, &mut rest).ok_or_else(|| unreadable("answer"))
         };
-        hop.relations.iter().map(of_relation).collect()
+        hop.relations[rank].iter().map(of_relation).collect()
     }
 
     /// Adds a hop to a batch. `of_owners` has the edges of each rank's vertices among the destinations, in their order.
     fn add_edges(
         &self,
-        hop: &Hop,
+        (hop, rank): (&Hop<'_>, usize),
         of_owners: &[Vec<DrawnEdges>],
         sampler: &mut HopSampler<'_>,
         sampled: &mut Batch,
@@ -217,7 +299,7 @@ impl MiniBatchLoader {
         for (relation, of) in self.graph.relations().iter().enumerate() {
             let number = (hop.number, relation);
             let fresh = sampled.fresh(hop.number, of.dst_type);
-            let Some(at) = hop.relations.iter().position(|&known| known == relation) else {
+            let Some(at) = hop.relations[rank].iter().position(|&known| known == relation) else {
                 sampler.add(number, sampled, |_| [&[], &[]]).map_err(unsupported)?;
                 first_edges[relation].resize(fresh.end, 0);
                 continue;

@@ -23,14 +23,12 @@ use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Training};
 use hgnnc_ir::types::{DType, Graph, Layout, Space, Type, VertexType};
 use hgnnc_kernel_ir::kernel::Program;
-use hgnnc_sample::{
-    Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, HopSampler, Plan, SampleGraph, Sampler,
-};
+use hgnnc_sample::{Batch, BatchKey, Block, Compiled, Edges, Fanout, GraphError, Plan, SampleGraph, Sampler};
 
 use crate::historical_embeddings::{CachedVertices, HotVertices};
 use crate::internal;
 use crate::pairs::{PairRoom, PairSource, Pairs};
-use distributed::Words;
+use distributed::Owners;
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::stacks;
 use hgnnc_data::{Adjacency, BoundData, InputData, Topology};
@@ -146,7 +144,7 @@ enum Sampling<'s> {
         later: Box<Sampler<'s>>,
     },
     /// By the owners of the vertices.
-    Owners(HopSampler<'s>, Words),
+    Owners(Box<Owners<'s>>),
 }
 
 /// A mini-batch ready for the engine.
@@ -440,11 +438,7 @@ impl MiniBatchLoader {
             None => Sampler::new(&self.graph, self.plan.clone()),
         };
         let sampling = match &self.share {
-            Some(share) if share.by_owners() => {
-                let first_edge = self.of_whole.iter().map(|&(_, first)| first).collect();
-                HopSampler::new(&self.graph, &self.plan)
-                    .map(|sampler| Sampling::Owners(sampler, Words::new(self, first_edge)))
-            }
+            Some(share) if share.by_owners() => Ok(Sampling::Owners(Box::new(Owners::new(self, share)?))),
             share => match share.as_ref().and_then(Share::relations) {
                 Some(own) => Sampler::new(&self.graph, self.plan_of_relations(own))
                     .and_then(|first| Ok(Sampling::Relations { first: Box::new(first), later: Box::new(sampler()?) })),
@@ -579,9 +573,9 @@ impl MiniBatchLoader {
             (Sampling::Relations { first, later }, _) => {
                 return self.sample_relations(first, later, &seeds, key, mini_batch).map(|()| true);
             }
-            (Sampling::Owners(sampler, words), Some(share)) => {
+            (Sampling::Owners(owners), Some(share)) => {
                 let historical = cached.as_ref().map(|(cached, _)| cached.vertices());
-                if !self.sample_by_owners((share, words), sampler, (&seeds, key), historical, mini_batch)? {
+                if !self.sample_by_owners(share, owners, (&seeds, key), historical, mini_batch)? {
                     return Ok(false);
                 }
                 None

@@ -176,6 +176,11 @@ impl Share {
         Some(move |graph: usize| shared.rank_of[graph] == own)
     }
 
+    /// By semantic graph: the rank of each replica that aggregates its edges to the seeds, if ranks share relations.
+    pub fn rank_of_relations(&self) -> Option<&[usize]> {
+        self.rank.relations.as_ref().map(|shared| &shared.rank_of[..])
+    }
+
     /// Exchanges of values of the seeds, which all ranks of a replica have: each reduces a part of them.
     fn exchange_seeds(&self, table: &SharedTable, count: usize, data: &mut BoundData) {
         let (rank, ranks, replica) = (self.rank.comm.rank(), self.rank.comm.size(), self.rank.replica());
@@ -291,7 +296,7 @@ impl MiniBatchLoader {
     pub(super) fn begin_with_others(&self) -> Result<bool> {
         match &self.share {
             // The first request for edges says the same.
-            Some(share) if share.by_owners() && self.plan.num_hops() > 0 => Ok(true),
+            Some(share) if share.by_owners() && self.first.num_hops() + self.plan.num_hops() > 0 => Ok(true),
             Some(share) if share.rank.distribute.any() => {
                 let nothing = vec![vec![]; share.rank.comm.size()];
                 Ok(tell_owners(&share.rank, MAKES, &nothing)?.is_some())

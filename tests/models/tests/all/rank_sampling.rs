@@ -73,8 +73,19 @@ fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64
 }
 
 fn train_on(ranks: usize, distribute: Distributed, source: &str, data: &Arc<Dataset>) -> Vec<Trained> {
+    train_sharing((Split::Seeds, 1), ranks, distribute, source, data)
+}
+
+/// With ranks that share the seeds or the relations of so many replicas.
+fn train_sharing(
+    (split, replicas): (Split, usize),
+    ranks: usize,
+    distribute: Distributed,
+    source: &str,
+    data: &Arc<Dataset>,
+) -> Vec<Trained> {
     let of_rank = |comm: &Arc<dyn hgnnc_dist::Comm>| {
-        train(source, data, Ranks { sections: 6, distribute, ..Ranks::new(Arc::clone(comm)) })
+        train(source, data, Ranks { sections: 6, split, replicas, distribute, ..Ranks::new(Arc::clone(comm)) })
     };
     let all = threads::run(ranks, of_rank);
     all.into_iter().map(|trained| trained.unwrap_or_else(|error| panic!("{ranks} ranks: {error}"))).collect()
@@ -202,6 +213,12 @@ train M {
 }
 ";
 
+/// The same, with a last layer across relations, which ranks can share.
+pub(crate) fn across_relations() -> String {
+    let last = "Weighted() over [r3, r4, r5] of linear(recent + scaled, 3)";
+    WITH_VALUES.replace("linear(relu(recent + scaled) + h, 3)", last).replace("[3, 2]", "[3, 3, 2]")
+}
+
 /// The entities with times, and weights, features and times of all edges.
 pub(crate) fn with_values() -> Arc<Dataset> {
     let mut data = Dataset::clone(&entities());
@@ -237,6 +254,32 @@ fn reused_vertices_ask_for_no_edges() {
         let all =
             trained.iter().flat_map(|of_rank| of_rank.reused).fold([0, 0], |[r, e], own| [r + own[0], e + own[1]]);
         assert!(all[0] > 0 && all[1] > 0, "{all:?}");
+    }
+}
+
+/// Ranks that share the relations ask for the edges of their own relations to the seeds, and then for all edges of what they
+/// have reached: as ranks that sample the whole graph, alone or in two replicas.
+#[test]
+fn owners_draw_for_ranks_that_share_relations() {
+    let dropout = "RgatConv(hidden: 2, heads: 2, dropout: 0.3)";
+    let models = [
+        (of_labels("RgcnConv(hidden: 4)", "    fanout [2, 3]\n"), entities()),
+        (of_labels(dropout, ""), entities()),
+        // The seeds are reached in one hop.
+        (of_labels(dropout, "").replace("let h = ", "let h = Entity.x\n    let deeper = "), entities()),
+        (across_relations(), with_values()),
+    ];
+    for (source, data) in &models {
+        for (ranks, replicas) in [(2, 1), (3, 1), (4, 2)] {
+            let of = |distribute| train_sharing((Split::Relations, replicas), ranks, distribute, source, data);
+            let (whole, by_owners) = (of(NOTHING), of(BOTH));
+            for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
+                assert_eq!(by_owners.losses, whole.losses, "rank {rank} of {ranks}: {source}");
+                assert_eq!(by_owners.params, whole.params, "rank {rank} of {ranks}: {source}");
+            }
+            let divided = by_owners[0].edges.values().filter(|[own, all]| own < all).count();
+            assert!(divided > 0, "{:?}", by_owners[0].edges);
+        }
     }
 }
 
@@ -288,14 +331,14 @@ fn links_are_left_out_of_edges_that_owners_draw() {
 #[test]
 fn models_that_need_the_whole_graph_are_refused() {
     let source = of_labels("RgcnConv(hidden: 4)", "");
-    let refused = |source: &str, split: Split, expected: &str| {
+    let refused = |source: &str, expected: &str| {
         for error in threads::run(2, |comm| {
-            train(source, &entities(), Ranks { sections: 6, split, distribute: BOTH, ..Ranks::new(Arc::clone(comm)) })
+            train(source, &with_values(), Ranks { sections: 6, distribute: BOTH, ..Ranks::new(Arc::clone(comm)) })
         }) {
             let error = error.expect_err("refused");
             assert!(error.contains("cannot be divided among the processes") && error.contains(expected), "{error}");
         }
     };
-    refused(&source.replace("    batch 6\n", ""), Split::Seeds, "no `batch`");
-    refused(&source, Split::Relations, "share relations");
+    refused(&source.replace("    batch 6\n", ""), "no `batch`");
+    refused(&WITH_WEIGHTS.replace("{ r6: weighted(2) }", "{ twice: walks(4, top: 2) }"), "`walks`");
 }
