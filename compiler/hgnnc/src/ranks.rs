@@ -209,14 +209,15 @@ impl CompiledRanks {
 fn undistributed(executable: &Executable, distribute: Distributed) -> Option<&'static str> {
     let training = executable.training.as_ref().filter(|_| distribute.any())?;
     let Some(batch) = &training.batch else { return Some("the model is trained on the whole graph (no `batch`)") };
+    // Masks of edges are functions of their numbers among all edges, which walks do not find.
     let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
-    if !distribute.edges {
-        None
-    } else if batch.fanouts.iter().flatten().any(is_walk) {
-        Some("`walks` would go from process to process")
-    } else {
-        None
-    }
+    let mixed = |graph: usize| {
+        let hops = || batch.fanouts.iter().map(|hop| is_walk(&hop[graph]));
+        hops().any(|walks| walks) && hops().any(|walks| !walks)
+    };
+    let graphs = batch.fanouts.first().map_or(0, Vec::len);
+    let is_mixed = distribute.edges && (0..graphs).any(mixed);
+    is_mixed.then_some("one hop walks along a metapath (`walks`), and another draws its edges")
 }
 
 /// Lowers a job for any number of ranks.

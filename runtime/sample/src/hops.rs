@@ -11,13 +11,15 @@
 //! ```
 //!
 //! Random numbers are functions of the batch, the vertex and the place in its row, so the batch is that of
-//! [`naive::sample`](crate::naive::sample), whoever has drawn. Walks go over edges of several processes and are not sampled so.
+//! [`naive::sample`](crate::naive::sample), whoever has drawn. Walks have steps of their own, of which each process has all edges.
 
 use crate::batch::{Batch, Block};
 use crate::draw::{DrawSpace, Drawer};
 use crate::graph::{GraphError, SampleGraph};
 use crate::id_map::IdMap;
 use crate::plan::{BatchKey, Fanout, Plan, SampleError};
+use crate::walk::WalkPlan;
+use crate::walker::{Endpoints, Steps, Walked};
 use crate::weight::Weigher;
 
 /// In-edges that were drawn for some vertices along one relation.
@@ -25,9 +27,9 @@ use crate::weight::Weigher;
 pub struct DrawnEdges {
     /// Number of drawn edges of each vertex. `[vertices]`
     pub counts: Vec<u32>,
-    /// Position of the first in-edge of each vertex in the relation's CSC, drawn or not. `[vertices]`
+    /// Position of the first in-edge of each vertex in the relation's CSC, drawn or not; 0 of walks. `[vertices]`
     pub firsts: Vec<u32>,
-    /// Position of each drawn edge in the CSC. `[edges]`
+    /// Position of each drawn edge in the CSC; the number of walks that ended at its source, of walks. `[edges]`
     pub eids: Vec<u32>,
     /// Source of each drawn edge. `[edges]`
     pub sources: Vec<u32>,
@@ -39,16 +41,17 @@ pub struct HopSampler<'g> {
     plan: &'g Plan,
     tables: Vec<IdMap>,
     space: DrawSpace,
+    steps: Steps,
 }
 
 impl<'g> HopSampler<'g> {
-    /// A sampler for a plan without walks.
+    /// A sampler for a plan.
     ///
     /// # Errors
     /// When there is no memory for the tables of compact ids.
     pub fn new(graph: &'g SampleGraph<'g>, plan: &'g Plan) -> Result<Self, GraphError> {
         let tables = graph.counts().iter().map(|&count| IdMap::new(count)).collect::<Result<_, _>>()?;
-        Ok(Self { graph, plan, tables, space: DrawSpace::default() })
+        Ok(Self { graph, plan, tables, space: DrawSpace::default(), steps: Steps::default() })
     }
 
     /// Begins a batch of these seeds: a list without duplicates for each vertex type.
@@ -76,14 +79,12 @@ impl<'g> HopSampler<'g> {
     ///
     /// # Panics
     /// If there is no such hop, relation or vertex.
-    pub fn draw(
-        &mut self,
-        (hop, relation): (usize, usize),
-        key: BatchKey,
-        vertices: &[u32],
-        DrawnEdges { counts, firsts, eids, sources }: &mut DrawnEdges,
-    ) {
+    pub fn draw(&mut self, (hop, relation): (usize, usize), key: BatchKey, vertices: &[u32], drawn: &mut DrawnEdges) {
         let fanout = self.plan.fanouts[hop][relation];
+        if let Some((walked, plan)) = self.graph.walk_plan(relation, fanout) {
+            return walk(&mut self.steps, (walked, &plan), key, vertices, drawn);
+        }
+        let DrawnEdges { counts, firsts, eids, sources } = drawn;
         let (rows, of) = (self.graph.rows(relation), &self.graph.relations()[relation]);
         let latest = matches!(fanout, Fanout::Latest(_));
         let weights = of.weights().filter(|_| latest || matches!(fanout, Fanout::Weighted(_)));
@@ -145,4 +146,23 @@ impl<'g> HopSampler<'g> {
     pub fn end_hop(&self, hop: usize, batch: &mut Batch) {
         batch.mark(hop + 1);
     }
+}
+
+/// Draws by walks along a metapath.
+fn walk(
+    steps: &mut Steps,
+    (graph, plan): (&SampleGraph<'_>, &WalkPlan),
+    key: BatchKey,
+    vertices: &[u32],
+    DrawnEdges { counts, firsts, eids, sources }: &mut DrawnEdges,
+) {
+    firsts.resize(firsts.len() + vertices.len(), 0);
+    if plan.walks == 0 {
+        return counts.resize(firsts.len(), 0);
+    }
+    let keys = plan.keys(key);
+    let walked = Walked { graph, metapath: &plan.metapath, keys: &keys, walks: plan.walks, top_k: plan.top_k };
+    let mut indptr = vec![sources.len() as u64];
+    steps.walk(walked, vertices, Endpoints { vertices: sources, visits: eids, indptr: &mut indptr }, |_| {});
+    counts.extend(indptr.windows(2).map(|row| (row[1] - row[0]) as u32));
 }

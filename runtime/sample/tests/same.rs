@@ -2,12 +2,9 @@
 
 mod common;
 
-use common::{KEY, busy_graph, graph_of_many_relations, random_graph, seeds};
+use common::{KEY, busy_graph, graph_of_many_relations, owners, random_graph, sample_by_owners, seeds};
 use hgnnc_sample::Fanout::{All, AtMost, Weighted};
-use hgnnc_sample::{
-    Batch, BatchKey, Compiled, DrawnEdges, HistoricalVertices, HopSampler, Plan, SampleGraph, Sampler, naive,
-    sample_each,
-};
+use hgnnc_sample::{Batch, BatchKey, Compiled, HistoricalVertices, Plan, SampleGraph, Sampler, naive, sample_each};
 
 /// Fan-outs below and above the limits of the linear search and of the register bitmap, different per relation.
 fn plans(graph: &SampleGraph<'_>) -> Vec<Plan> {
@@ -54,42 +51,15 @@ fn fast_ones_are_naive_on_random_graphs() {
     assert!(edges > 100_000, "{edges}");
 }
 
-/// Three samplers draw the edges of a third of the vertices each, and one of them numbers the sources.
 #[test]
 fn batches_whose_edges_others_draw_are_naive() {
-    const OWNERS: usize = 3;
     for (seed, graph) in (0..20).map(random_graph).enumerate() {
         for plan in plans(&graph) {
-            let mut owners: Vec<_> = (0..OWNERS).map(|_| HopSampler::new(&graph, &plan).unwrap()).collect();
-            let mut batch = Batch::default();
+            let (mut owners, mut batch) = (owners(&graph, &plan), Batch::default());
             for (number, step) in [(0, 1), (1, 7), (2, 29)] {
                 let key = BatchKey { batch: number, ..KEY };
                 let seeds = seeds(&graph, step);
-                owners[0].start(&seeds, &mut batch).unwrap();
-                for hop in 0..plan.num_hops() {
-                    for (relation, of) in graph.relations().iter().enumerate() {
-                        let destinations = &batch.vertices[of.dst_type][batch.fresh(hop, of.dst_type)].to_vec();
-                        let owner = |vertex: u32| vertex as usize % OWNERS;
-                        let drawn: Vec<DrawnEdges> = (0..OWNERS)
-                            .map(|of| {
-                                let own: Vec<u32> = destinations.iter().copied().filter(|&v| owner(v) == of).collect();
-                                let mut drawn = DrawnEdges::default();
-                                owners[of].draw((hop, relation), key, &own, &mut drawn);
-                                drawn
-                            })
-                            .collect();
-                        let mut next = [(0, 0); OWNERS];
-                        let edges_of = |row: usize| {
-                            let of = owner(destinations[row]);
-                            let (vertex, edge) = next[of];
-                            let end = edge + drawn[of].counts[vertex] as usize;
-                            next[of] = (vertex + 1, end);
-                            [&drawn[of].sources[edge..end], &drawn[of].eids[edge..end]]
-                        };
-                        owners[0].add((hop, relation), &mut batch, edges_of).unwrap();
-                    }
-                    owners[0].end_hop(hop, &mut batch);
-                }
+                sample_by_owners((&graph, &plan), &mut owners, (&seeds, key), &mut batch);
                 let expected = naive::sample(&graph, &plan, &seeds, key).unwrap();
                 assert!(batch == expected, "graph {seed}, {plan:?}, batch {number}");
             }

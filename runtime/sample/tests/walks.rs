@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{KEY, deviation, graph, random_graph, seeds};
+use common::{KEY, deviation, graph, owners, random_graph, sample_by_owners, seeds};
 use hgnnc_ir::random::bits;
 use hgnnc_sample::Fanout::{AtMost, Walks as ByWalks};
 use hgnnc_sample::{
@@ -274,6 +274,8 @@ fn walks_are_a_kind_of_fanout() {
                     sampler.sample(&seeds, KEY, &mut batch).unwrap();
                     assert!(batch == expected, "graph {seed}, {plan:?}");
                 }
+                sample_by_owners((&graph, &plan), &mut owners(&graph, &plan), (&seeds, KEY), &mut batch);
+                assert!(batch == expected, "graph {seed}, {plan:?}, by owners");
                 // Half of the vertices are historical.
                 let mut historical = HistoricalVertices::none(graph.counts().len());
                 for (vertex_type, &count) in graph.counts().iter().enumerate() {

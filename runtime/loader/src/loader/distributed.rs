@@ -102,6 +102,8 @@ struct Hop<'h> {
     key: BatchKey,
     /// By rank: the relations whose edges it asks for.
     relations: Vec<Vec<usize>>,
+    /// The relations that this rank draws by itself: walks go over edges that each rank has.
+    walked: Vec<usize>,
     /// By rank: the types of their destinations.
     types: Vec<Vec<usize>>,
     /// By vertex type: the first vertex of each rank, and the number of all.
@@ -220,12 +222,16 @@ impl MiniBatchLoader {
     fn hop<'h>(&self, (number, hops): (usize, &Hops<'h, '_>), share: &Share, borders: Arc<[Vec<usize>]>) -> Hop<'h> {
         let fanouts = &hops.plan.fanouts[number];
         let (ranks, of_replica) = (share.rank.comm.size(), share.rank.replica().len());
-        let asks = |rank: usize, relation: usize| {
-            fanouts[relation] != Fanout::AtMost(0)
-                && hops.asked_by.is_none_or(|asked_by| asked_by[relation] == rank % of_replica)
+        let is_walk = |relation: usize| matches!(fanouts[relation], Fanout::Walks { .. });
+        let of_rank = |rank: usize, walked: bool| -> Vec<usize> {
+            let has = |&relation: &usize| {
+                let drawn = fanouts[relation] != Fanout::AtMost(0) && is_walk(relation) == walked;
+                drawn && hops.asked_by.is_none_or(|asked_by| asked_by[relation] == rank % of_replica)
+            };
+            (0..fanouts.len()).filter(has).collect()
         };
-        let of_rank = |rank: usize| (0..fanouts.len()).filter(|&relation| asks(rank, relation)).collect();
-        let relations: Vec<Vec<usize>> = (0..ranks).map(of_rank).collect();
+        let relations: Vec<Vec<usize>> = (0..ranks).map(|rank| of_rank(rank, false)).collect();
+        let walked = of_rank(share.rank.comm.rank(), true);
         let types_of = |relations: &Vec<usize>| {
             let mut types: Vec<usize> = relations.iter().map(|&of| self.graph.relations()[of].dst_type).collect();
             types.sort_unstable();
@@ -234,7 +240,7 @@ impl MiniBatchLoader {
         };
         let types = relations.iter().map(types_of).collect();
         let historical = hops.historical.filter(|_| number + 1 == hops.plan.num_hops());
-        Hop { number, historical, key: hops.key, relations, types, borders }
+        Hop { number, historical, key: hops.key, relations, walked, types, borders }
     }
 
     /// By vertex type: the edges that the last hop samples for vertices of a set, as their owners say.
@@ -299,22 +305,27 @@ impl MiniBatchLoader {
         for (relation, of) in self.graph.relations().iter().enumerate() {
             let number = (hop.number, relation);
             let fresh = sampled.fresh(hop.number, of.dst_type);
-            let Some(at) = hop.relations[rank].iter().position(|&known| known == relation) else {
-                sampler.add(number, sampled, |_| [&[], &[]]).map_err(unsupported)?;
-                first_edges[relation].resize(fresh.end, 0);
-                continue;
-            };
             let destinations = sampled.vertices[of.dst_type][fresh].to_vec();
+            let (mut walked, is_walked) = (DrawnEdges::default(), hop.walked.contains(&relation));
+            let drawn: Vec<&DrawnEdges> = match hop.relations[rank].iter().position(|&known| known == relation) {
+                Some(at) => of_owners.iter().map(|of_owner| &of_owner[at]).collect(),
+                None if is_walked => {
+                    let active = destinations.iter().copied().filter(|&vertex| hop.draws(of.dst_type, vertex));
+                    sampler.draw(number, hop.key, &active.collect::<Vec<u32>>(), &mut walked);
+                    vec![&walked]
+                }
+                None => vec![],
+            };
             // By owner: the next of its vertices, and the first edge of that one.
-            let mut next = vec![(0, 0); of_owners.len()];
+            let mut next = vec![(0, 0); drawn.len()];
             let edges_of = |row: usize| -> [&[u32]; 2] {
                 let vertex = destinations[row];
-                if !hop.draws(of.dst_type, vertex) {
+                if drawn.is_empty() || !hop.draws(of.dst_type, vertex) {
                     first_edges[relation].push(0);
                     return [&[], &[]];
                 }
-                let owner = hop.owner(of.dst_type, vertex);
-                let DrawnEdges { counts, firsts, eids, sources } = &of_owners[owner][at];
+                let owner = if is_walked { 0 } else { hop.owner(of.dst_type, vertex) };
+                let DrawnEdges { counts, firsts, eids, sources } = drawn[owner];
                 let (vertex, edge) = next[owner];
                 let edges = edge..edge + counts[vertex] as usize;
                 next[owner] = (vertex + 1, edges.end);

@@ -137,7 +137,7 @@ pub struct LoaderWorker<'s> {
 
 /// The ways to sample the neighbours of the seeds.
 enum Sampling<'s> {
-    Alone(Sampler<'s>),
+    Alone(Box<Sampler<'s>>),
     /// Where ranks share relations, the first hop is sampled apart.
     Relations {
         first: Box<Sampler<'s>>,
@@ -442,7 +442,7 @@ impl MiniBatchLoader {
             share => match share.as_ref().and_then(Share::relations) {
                 Some(own) => Sampler::new(&self.graph, self.plan_of_relations(own))
                     .and_then(|first| Ok(Sampling::Relations { first: Box::new(first), later: Box::new(sampler()?) })),
-                None => sampler().map(Sampling::Alone),
+                None => sampler().map(|alone| Sampling::Alone(Box::new(alone))),
             },
         };
         let sampling = sampling.map_err(unsupported)?;

@@ -3,7 +3,7 @@
 
 use hgnnc_graph::SemanticGraph;
 use hgnnc_ir::random::bits;
-use hgnnc_sample::{BatchKey, Edges, GraphError, SampleGraph};
+use hgnnc_sample::{Batch, BatchKey, DrawnEdges, Edges, GraphError, HopSampler, Plan, SampleGraph};
 
 pub const KEY: BatchKey = BatchKey { seed: 7, epoch: 2, batch: 5 };
 
@@ -107,4 +107,41 @@ pub fn deviation(counts: &[u64], scale: f64) -> f64 {
     let chi: f64 = counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum::<f64>() / scale;
     let freedom = (counts.len() - 1) as f64;
     (chi - freedom) / (2.0 * freedom).sqrt()
+}
+
+/// Samplers that draw the edges of a third of the vertices each.
+pub fn owners<'g>(graph: &'g SampleGraph<'g>, plan: &'g Plan) -> [HopSampler<'g>; 3] {
+    [0, 1, 2].map(|_| HopSampler::new(graph, plan).unwrap())
+}
+
+/// A batch whose edges the owners draw, and whose sources the first one numbers.
+pub fn sample_by_owners(
+    (graph, plan): (&SampleGraph<'_>, &Plan),
+    owners: &mut [HopSampler<'_>; 3],
+    (seeds, key): (&[Vec<u32>], BatchKey),
+    batch: &mut Batch,
+) {
+    owners[0].start(seeds, batch).unwrap();
+    for hop in 0..plan.num_hops() {
+        for (relation, of) in graph.relations().iter().enumerate() {
+            let destinations = &batch.vertices[of.dst_type][batch.fresh(hop, of.dst_type)].to_vec();
+            let owner = |vertex: u32| vertex as usize % owners.len();
+            let own = |of: usize| destinations.iter().copied().filter(|&v| owner(v) == of).collect::<Vec<u32>>();
+            let own = [0, 1, 2].map(own);
+            let mut drawn = [0, 1, 2].map(|_| DrawnEdges::default());
+            for ((owner, own), drawn) in owners.iter_mut().zip(&own).zip(&mut drawn) {
+                owner.draw((hop, relation), key, own, drawn);
+            }
+            let mut next = [(0, 0); 3];
+            let edges_of = |row: usize| {
+                let of = destinations[row] as usize % drawn.len();
+                let (vertex, edge) = next[of];
+                let end = edge + drawn[of].counts[vertex] as usize;
+                next[of] = (vertex + 1, end);
+                [&drawn[of].sources[edge..end], &drawn[of].eids[edge..end]]
+            };
+            owners[0].add((hop, relation), batch, edges_of).unwrap();
+        }
+        owners[0].end_hop(hop, batch);
+    }
 }

@@ -227,10 +227,10 @@ pub(crate) fn with_values() -> Arc<Dataset> {
         relation.weight = Some((0..edges).map(|edge| (edge % 7) as f32 * 0.5).collect::<Vec<f32>>().into());
         let rows: Vec<f32> = (0..2 * edges).map(|at| (at % 5) as f32 * 0.3 - 0.6).collect();
         relation.features = Some(DenseFeatures { dim: 2, rows: rows.into() });
-        relation.time = Some((0..edges).map(|edge| (edge * 7 % 11) as i64).collect::<Vec<i64>>().into());
+        relation.time = Some((0..edges).map(|edge| (edge * 7 % 11) as i64).collect());
     }
     for of in &mut data.vertex_types {
-        of.time = Some((0..of.count).map(|vertex| (vertex * 5 % 13) as i64).collect::<Vec<i64>>().into());
+        of.time = Some((0..of.count).map(|vertex| (vertex * 5 % 13) as i64).collect());
     }
     Arc::new(data)
 }
@@ -241,6 +241,26 @@ pub(crate) fn with_values() -> Arc<Dataset> {
 fn values_of_edges_are_asked_for() {
     agree("weights", WITH_WEIGHTS, &with_values(), &|_| true);
     agree("values", WITH_VALUES, &with_values(), &|_| true);
+}
+
+/// Walks go over edges that each rank has, and ask nobody.
+#[test]
+fn walks_are_drawn_by_each_rank() {
+    let walks = "fanout [3, 2] { twice: walks(4, top: 2), r6: weighted(2) }";
+    let source = WITH_WEIGHTS.replace("fanout [3, 2] { r6: weighted(2) }", walks);
+    agree("walks", &source, &with_values(), &|_| true);
+    let last = source
+        .replace("let drawn = linear", "output y: Entity = linear")
+        .replace("over [r6, twice, r7] of dropout(read, 0.2), 4)", "over [r6, twice, r7] of dropout(read, 0.2), 3)");
+    let last = last
+        .replace("    output y: Entity = linear(relu(drawn) + Entity.x, 3)\n", "")
+        .replace("fanout [3, 2]", "fanout [3]");
+    for (ranks, replicas) in [(2, 1), (4, 2)] {
+        let of = |distribute| train_sharing((Split::Relations, replicas), ranks, distribute, &last, &with_values());
+        for (whole, by_owners) in of(NOTHING).iter().zip(&of(BOTH)) {
+            assert_eq!((&by_owners.losses, &by_owners.params), (&whole.losses, &whole.params), "of {ranks}");
+        }
+    }
 }
 
 /// Of a vertex whose value was kept, no rank asks for edges.
@@ -340,5 +360,6 @@ fn models_that_need_the_whole_graph_are_refused() {
         }
     };
     refused(&source.replace("    batch 6\n", ""), "no `batch`");
-    refused(&WITH_WEIGHTS.replace("{ r6: weighted(2) }", "{ twice: walks(4, top: 2) }"), "`walks`");
+    let mixed = "fanout [3, 2] { twice: [walks(4, top: 2), 2] }";
+    refused(&WITH_WEIGHTS.replace("fanout [3, 2] { r6: weighted(2) }", mixed), "`walks`");
 }
