@@ -92,9 +92,10 @@ pub fn simulate_network() -> Result<ExitCode, Failure> {
 /// A line for each number of ranks, and for each variation of the last one.
 fn text(report: &SimulationReport) -> String {
     let SimulationReport { network, threads, steps, runs, sensitivity, .. } = report;
+    let measured = if runs.iter().all(|run| run.alone) { "alone" } else { "while other ranks take their turns" };
     let mut text = format!(
         "simulated, not measured on several machines: {threads} thread{} a rank, {network}; {steps} step{}\n\
-         computing is measured alone (medians), bytes are counted, the rest follows from the network\n\n\
+         computing is measured {measured} (medians), bytes are counted, the rest follows from the network\n\n\
          {:>5}  {:>7}  {:>10}  {:>8}  {:>10}  {:>22}  {:>9}  {:>12}  {:>12}  {:>10}  {:>11}\n",
         if *threads == 1 { "" } else { "s" },
         if *steps == 1 { "" } else { "s" },

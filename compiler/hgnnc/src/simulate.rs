@@ -1,20 +1,23 @@
 //! Training on many ranks, simulated in one process.
 //!
 //! The ranks are virtual: threads that run the programs of ranks on their parts of the data and exchange the real numbers,
-//! one rank at a time, so that each has the whole processor while it computes. The bytes of the simulation are counted, and
-//! its times of computing are measured; the network is a model ([`hgnnc_dist::trace`]). All other times follow from these.
+//! one rank at a time. Then each repeats its steps alone, with the messages that it has received, so that it has the processor and
+//! its caches as it would on a machine of its own. The bytes of the simulation are counted, and its times of computing are
+//! measured; the network is a model ([`hgnnc_dist::trace`]). All other times follow from these.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_data::{Distributed, ExecError};
 use hgnnc_dist::network::Network;
-use hgnnc_dist::threads::{Recorder, run_in_turns};
+use hgnnc_dist::threads::{InTurns, Recorder, run_alone, run_in_turns};
 use hgnnc_dist::trace::{RankTimes, Trace, replay};
 use hgnnc_dist::{Alone, Comm};
 use hgnnc_driver::Split;
+use hgnnc_graph::show_bytes;
 use hgnnc_ir::training::Part;
 use hgnnc_ranks::SharedInputs;
+use hgnnc_trace::os;
 use hgnnc_train::{TrainOptions, Trainer};
 use serde::Serialize;
 
@@ -23,6 +26,10 @@ use crate::job::{Job, Purpose, check_ranks};
 use crate::ranks::{CompiledRanks, Ranks};
 use crate::{Error, Observer};
 
+/// The part of the free memory that messages between ranks may take.
+const SHARE: u64 = 3;
+/// Bytes that they may take where the free memory is not known.
+const MOST_KEPT: u64 = 1 << 30;
 /// Steps that are not counted: they touch memory for the first time.
 const WARM_UP: u64 = 3;
 
@@ -82,6 +89,8 @@ pub struct RunReport {
     pub efficiency: f64,
     /// Bytes that all ranks send to others in a step.
     pub sent_bytes: f64,
+    /// Whether computing was measured with nothing between the steps of a rank; if not, other ranks took their turns.
+    pub alone: bool,
     pub of_ranks: Vec<RankRun>,
 }
 
@@ -89,7 +98,7 @@ pub struct RunReport {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct RankRun {
-    /// Median of measured times, while no other rank computed.
+    /// Median of measured times.
     pub compute_ms: f64,
     /// Follows from the model of the network.
     pub wait_ms: f64,
@@ -147,9 +156,9 @@ pub fn simulate(
             observer
                 .note(format!("warning: a batch of {size} ranks has all {of_epoch} seeds of an epoch, not {seeds}"));
         }
-        let all = record(&bound, size, simulation, inputs.as_ref(), observer)?;
+        let (all, alone) = record(&bound, size, simulation, inputs.as_ref(), observer)?;
         traces = all.iter().map(Trace::median_step).collect();
-        let mut run = report(&all, &traces, seeds.min(of_epoch), simulation);
+        let mut run = RunReport { alone, ..report(&all, &traces, seeds.min(of_epoch), simulation) };
         let other = other.map_or(Ok(None), |other| other(&traces))?;
         run.other_step_ms = other.map(|times| 1e3 * last(&times));
         let seeds_a_second = |run: &RunReport| run.seeds as f64 / run.step_ms;
@@ -176,14 +185,14 @@ fn seeds_of(bound: &mut BoundJob) -> Option<&mut usize> {
     Some(&mut bound.model.train.as_mut()?.training.batch.as_mut()?.size)
 }
 
-/// Trains on virtual ranks, and returns what each has done.
+/// Trains on virtual ranks, and returns what each has done, and whether it was measured alone.
 fn record(
     bound: &BoundJob,
     size: usize,
     simulation: &Simulation,
     inputs: Option<&SharedInputs>,
     observer: &mut dyn Observer,
-) -> Result<Vec<Trace>, Error> {
+) -> Result<(Vec<Trace>, bool), Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let Simulation { split, distribute, .. } = *simulation;
     let ranks = Ranks { sections, split, distribute, ..Ranks::new(Arc::new(Alone)) };
@@ -201,9 +210,28 @@ fn record(
             failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     };
-    let (_, traces) = run_in_turns(size, work);
-    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failed.map_or(Ok(traces), Err)
+    let room = os::free_bytes().map_or(MOST_KEPT, |free| free / SHARE);
+    let InTurns { traces, received, .. } = run_in_turns(size, room, work);
+    let check = || failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err);
+    check()?;
+    // One rank has had all turns.
+    if size == 1 {
+        return Ok((traces, true));
+    }
+    let Some(received) = received else {
+        observer.note(format!(
+            "warning: the messages of {size} ranks take more than a third of the free memory ({}), so that no rank computes alone \
+             and its data is in no cache: fewer steps (`--steps`) take less",
+            show_bytes(room)
+        ));
+        return Ok((traces, false));
+    };
+    let mut alone = vec![];
+    for (rank, received) in received.into_iter().enumerate() {
+        alone.push(run_alone((rank, size), received, work).1);
+        check()?;
+    }
+    Ok((alone, true))
 }
 
 /// Trains for the steps of the warm-up, and then for those that are recorded.
@@ -241,6 +269,7 @@ fn report(all: &[Trace], traces: &[Trace], seeds: usize, simulation: &Simulation
         step_ms: 1e3 * last(&times),
         mean_step_ms: 1e3 * last(&replay(all, &simulation.network)) / simulation.steps as f64,
         other_step_ms: None,
+        alone: false,
         speed_up: 1.0,
         efficiency: 1.0,
         sent_bytes: of_ranks.iter().map(|rank| rank.sent_bytes).sum(),

@@ -1,9 +1,12 @@
 //! Virtual ranks: threads of one process. Tests compare other engines with it, and counts of bytes are its counts.
 //!
-//! Ranks of [`run_in_turns`] compute one at a time, each with all of the machine, until it waits for another. So the time
-//! that a rank takes alone is measured, however many there are, and recorded with what it exchanges ([`crate::trace`]).
+//! Ranks of [`run_in_turns`] compute one at a time, each with all of the machine, until it waits for another. Their times, and
+//! what they exchange, are recorded ([`crate::trace`]). A rank finds little of its data in the caches of the processor after the
+//! turns of many others, though. [`run_alone`] repeats the work of one rank without the others, from the messages that it has
+//! received from them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -16,19 +19,55 @@ use crate::{Comm, CommError, Exchange, Pending, Tag, check, parts};
 /// # Panics
 /// If there are no ranks, or one panics.
 pub fn run<T: Send>(size: usize, work: impl Fn(&Arc<dyn Comm>) -> T + Sync) -> Vec<T> {
-    start(size, false, |comm, _| work(comm)).0
+    start((0..size, size), false, State::default(), |comm, _| work(comm)).0
 }
 
-/// Calls `work` as [`run`] does, for one rank at a time: one that waits for a message lets another go on. Returns what
-/// the ranks have recorded, too.
+/// The work of ranks that took turns.
+#[derive(Debug)]
+pub struct InTurns<T> {
+    /// The results, in the order of the ranks.
+    pub results: Vec<T>,
+    /// What each rank has recorded.
+    pub traces: Vec<Trace>,
+    /// What each rank has received, if there was room for all of it.
+    pub received: Option<Vec<Received>>,
+}
+
+/// What a rank has received from the others.
+#[derive(Debug, Default)]
+pub struct Received(Messages);
+
+/// Calls `work` as [`run`] does, for one rank at a time: one that waits for a message lets another go on. Keeps the messages
+/// between different ranks if they are `room` bytes at most.
 ///
 /// # Panics
 /// As [`run`].
 pub fn run_in_turns<T: Send>(
     size: usize,
+    room: u64,
     work: impl Fn(&Arc<dyn Comm>, &Recorder) -> T + Sync,
-) -> (Vec<T>, Vec<Trace>) {
-    start(size, true, work)
+) -> InTurns<T> {
+    let kept = (0..size).map(|_| Received::default()).collect();
+    let state = State { kept: Some(kept), room, ..State::default() };
+    let (results, State { traces, kept: received, .. }) = start((0..size, size), true, state, work);
+    InTurns { results, traces, received }
+}
+
+/// Calls `work` for one rank, with the messages that it has received when it did the same before, among `size` of them. What it
+/// sends goes nowhere.
+///
+/// # Panics
+/// If it panics.
+pub fn run_alone<T: Send>(
+    (rank, size): (usize, usize),
+    received: Received,
+    work: impl Fn(&Arc<dyn Comm>, &Recorder) -> T + Sync,
+) -> (T, Trace) {
+    // Work that asks for another message than before gets an error instead of waiting for it.
+    let done = (0..size).filter(|&other| other != rank).collect();
+    let state = State { messages: received.0, done, ..State::default() };
+    let (mut results, mut state) = start((rank..rank + 1, size), true, state, work);
+    (results.remove(0), std::mem::take(&mut state.traces[rank]))
 }
 
 /// Records what a rank computes and exchanges, while it is asked to.
@@ -64,13 +103,15 @@ impl Recorder {
     }
 }
 
+/// Starts some ranks of `size`. Returns their results, and what is left of the state.
 fn start<T: Send>(
-    size: usize,
+    (ranks, size): (Range<usize>, usize),
     in_turns: bool,
+    state: State,
     work: impl Fn(&Arc<dyn Comm>, &Recorder) -> T + Sync,
-) -> (Vec<T>, Vec<Trace>) {
-    assert!(size > 0, "a job has a rank at least");
-    let state = State { traces: vec![Trace::default(); size], recording: vec![false; size], ..State::default() };
+) -> (Vec<T>, State) {
+    assert!(!ranks.is_empty(), "a job has a rank at least");
+    let state = State { traces: vec![Trace::default(); size], recording: vec![false; size], ..state };
     let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), in_turns });
     let work = &work;
     let results = std::thread::scope(|scope| {
@@ -91,11 +132,11 @@ fn start<T: Send>(
                 result
             })
         };
-        let ranks: Vec<_> = (0..size).map(start).collect();
+        let ranks: Vec<_> = ranks.map(start).collect();
         let results: Vec<_> = ranks.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         results.into_iter().map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
     });
-    (results, std::mem::take(&mut shared.lock().traces))
+    (results, std::mem::take(&mut *shared.lock()))
 }
 
 struct Shared {
@@ -108,10 +149,17 @@ struct Shared {
 /// A message's tag, sender and receiver.
 type Address = (Tag, usize, usize);
 
+/// Messages with the numbers of their exchanges.
+type Messages = HashMap<Address, VecDeque<(u32, Vec<u8>)>>;
+
 #[derive(Default)]
 struct State {
-    /// Messages that are sent and not yet received, with the number of their exchange.
-    messages: HashMap<Address, VecDeque<(u32, Vec<u8>)>>,
+    /// Messages that are sent and not yet received.
+    messages: Messages,
+    /// By rank: the messages of others that it has received, while they are kept.
+    kept: Option<Vec<Received>>,
+    /// Bytes that may still be kept.
+    room: u64,
     /// The first rank that has ended the job.
     ended: Option<CommError>,
     /// Ranks whose work is done.
@@ -124,6 +172,18 @@ struct State {
     traces: Vec<Trace>,
     /// Exchanges that were started, by rank and tag.
     started: HashMap<(usize, Tag), u32>,
+}
+
+impl State {
+    /// Keeps a message that was received, or none any more if there is no room.
+    fn keep(&mut self, address: Address, message: (u32, Vec<u8>)) {
+        let left = self.room.checked_sub(message.1.len() as u64);
+        self.kept = self.kept.take().filter(|_| left.is_some());
+        self.room = left.unwrap_or_default();
+        if let Some(kept) = &mut self.kept {
+            kept[address.2].0.entry(address).or_default().push_back(message);
+        }
+    }
 }
 
 impl Shared {
@@ -169,6 +229,10 @@ impl VirtualRank {
             bytes: counts.iter().map(|&count| count as u64).collect(),
         });
         for (to, part) in parts(counts).enumerate() {
+            // A rank whose work is done receives nothing.
+            if state.done.contains(&to) {
+                continue;
+            }
             state.messages.entry((tag, self.rank, to)).or_default().push_back((exchange.number, bytes[part].to_vec()));
         }
         self.computes(&mut state);
@@ -190,6 +254,9 @@ impl VirtualRank {
                 return Err(CommError::Differs { from, to: self.rank, sent, expected });
             }
             bytes[part].copy_from_slice(&message);
+            if from != self.rank {
+                state.keep((exchange.tag, from, self.rank), (exchange.number, message));
+            }
         }
         drop(self.take_turn(state));
         Ok(())

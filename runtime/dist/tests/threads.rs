@@ -2,10 +2,12 @@
 
 mod work;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hgnnc_dist::trace::{Event, replay};
+use hgnnc_dist::threads::{InTurns, Received, Recorder};
+use hgnnc_dist::trace::{Event, Trace, replay};
 use hgnnc_dist::{Alone, Comm, CommError, Exchange, Tag, network::Network, threads};
 use proptest::prelude::*;
 
@@ -82,7 +84,7 @@ fn a_panic_of_a_rank_ends_the_job() {
 fn ranks_in_turns_compute_one_at_a_time_and_record_what_they_do() {
     const WORK: Duration = Duration::from_millis(20);
     let computing = AtomicUsize::new(0);
-    let (results, traces) = threads::run_in_turns(3, |comm, recorder| {
+    let work = |comm: &Arc<dyn Comm>, recorder: &Recorder| {
         let mut most = 0;
         for step in 0..3 {
             if step == 1 {
@@ -101,9 +103,15 @@ fn ranks_in_turns_compute_one_at_a_time_and_record_what_they_do() {
             }
         }
         most
-    });
+    };
+    let InTurns { results, traces, received } = threads::run_in_turns(3, 1000, work);
     assert_eq!(results, [0; 3], "no other rank computes meanwhile");
-    for (rank, trace) in traces.iter().enumerate() {
+    let received = received.expect("there is room for 24 bytes a step and rank, without its own");
+    let alone = received.into_iter().enumerate().map(|(rank, received)| threads::run_alone((rank, 3), received, work));
+    let (results, of_each): (Vec<usize>, Vec<Trace>) = alone.unzip();
+    assert_eq!(results, [0; 3]);
+    for (rank, trace) in traces.iter().chain(&of_each).enumerate() {
+        let rank = rank % 3;
         let starts = trace.0.iter().filter(|event| matches!(event, Event::Start { .. })).count();
         assert_eq!((starts, trace.exchanges(), trace.sent_bytes(rank)), (1, 1, 8 * (1 + rank as u64)));
         let computed = Duration::from_secs_f64(trace.compute_s());
@@ -116,7 +124,7 @@ fn ranks_in_turns_compute_one_at_a_time_and_record_what_they_do() {
 
 #[test]
 fn a_rank_in_turns_that_fails_ends_the_others() {
-    let (results, _) = threads::run_in_turns(3, |comm, _| {
+    let InTurns { results, .. } = threads::run_in_turns(3, 0, |comm, _| {
         if comm.rank() == 1 {
             comm.abort("it has no data");
             return Err(CommError::Gone);
@@ -125,4 +133,20 @@ fn a_rank_in_turns_that_fails_ends_the_others() {
     });
     let ended = CommError::Ended { rank: 1, reason: "it has no data".into() };
     assert_eq!(results, [Err(ended.clone()), Err(CommError::Gone), Err(ended)]);
+}
+
+#[test]
+fn messages_are_kept_while_there_is_room() {
+    let work = |comm: &Arc<dyn Comm>, _: &Recorder| comm.barrier().is_ok();
+    let exchange = |comm: &Arc<dyn Comm>, _: &Recorder| {
+        let (send, mut recv) = ([comm.rank() as u8; 6], [0; 6]);
+        comm.alltoallv(Tag::STEP, (&send, &[3; 2]), (&mut recv, &[3; 2])).unwrap();
+        recv
+    };
+    let room = |bytes| threads::run_in_turns(2, bytes, exchange).received;
+    assert!(room(5).is_none() && room(6).is_some());
+    let [received, _] = room(6).expect("six bytes").try_into().unwrap();
+    assert_eq!(threads::run_alone((0, 2), received, exchange).0, [0, 0, 0, 1, 1, 1]);
+    // Work that waits for a message that did not come before.
+    assert!(!threads::run_alone((0, 2), Received::default(), work).0);
 }

@@ -160,6 +160,7 @@ fn a_simulation_sends_the_planned_bytes() {
         let report = report.unwrap_or_else(|error| panic!("{name}: {error}"));
         let [one, three] = &report.runs[..] else { panic!("{report:?}") };
         assert!(report.simulated && one.sent_bytes == 0.0 && one.efficiency == 1.0, "{report:?}");
+        assert!(one.alone && three.alone, "there is room for the messages: {report:?}");
         assert_eq!((one.ranks, three.ranks, three.of_ranks.len(), report.sensitivity.len()), (1, 3, 3, 6));
         assert!(three.step_ms >= three.of_ranks.iter().map(|rank| rank.compute_ms).fold(0.0, f64::max));
         if batch {
