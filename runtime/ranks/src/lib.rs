@@ -24,7 +24,7 @@ use hgnnc_dist::Comm;
 use hgnnc_executable::{Executable, Role};
 use hgnnc_ir::Space;
 use hgnnc_ir::dataflow::{Dataflow, GraphDecl, InputDecl, OutputKind};
-use hgnnc_ir::types::{DType, Layout};
+use hgnnc_ir::types::DType;
 use hgnnc_session::{Backend, MemoryNeeded, PlannedSession, Rank, Session, SharedRelations};
 
 use session::RankSession;
@@ -154,6 +154,12 @@ impl Backend for RankBackend {
         let own_inputs = SharedInputs::of_some(&mut own, is_divided);
         let divided = (0..data.inputs.len()).filter(|&index| is_divided(index));
         divided.for_each(|index| data.inputs[index] = InputData::Missing);
+        if self.on_batches && distribute.features {
+            for (whole, own) in data.patterns.iter_mut().zip(&own.patterns) {
+                whole.csc = own.csc.clone();
+                whole.release_out_edges();
+            }
+        }
         // The session of a rank reads its own edges.
         for graph in &mut data.graphs {
             if graph.part.is_none() {
@@ -181,10 +187,9 @@ struct PlannedRank {
     own_inputs: SharedInputs,
 }
 
-/// Whether ranks divide an input of mini-batches: it has dense rows, for vertices or for in-edges of vertices.
+/// Whether ranks divide an input of mini-batches: it has rows of numbers, for vertices or for in-edges of vertices.
 fn is_divided(decl: &InputDecl, distribute: Distributed, graphs: &[GraphDecl]) -> bool {
-    let is_dense = decl.ty.layout == Layout::Dense && decl.ty.dtype == DType::F32;
-    is_dense
+    decl.ty.dtype == DType::F32
         && match decl.ty.space {
             Space::Vertices(_) => distribute.features,
             Space::Edges(graph) => distribute.edges && graphs[graph.index()].can_be_divided(),

@@ -340,7 +340,7 @@ impl MiniBatchLoader {
 
     /// Sends each rank a list of words, and returns those that each has sent to this one. `None` where [`tell_owners`] has
     /// none, since one of the ranks makes no more batches.
-    fn tell(&self, share: &Share, lists: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
+    pub(super) fn tell(&self, share: &Share, lists: &[Vec<u32>]) -> Result<Option<Vec<Vec<u32>>>> {
         let rank = share.rank.comm.rank();
         let words: usize =
             lists.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, list)| list.len()).sum();

@@ -5,6 +5,7 @@ mod graphs;
 mod link_rows;
 mod ranks;
 mod remote_rows;
+mod remote_sparse;
 mod reused_rows;
 mod rows;
 mod shuffled;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use hgnnc_ir::EdgeShare;
-use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout};
+use hgnnc_ir::batch::{BatchGraph, BatchInput, BatchLayout, BatchPattern};
 use hgnnc_ir::dataflow::{Binding, Dataflow, PatternDecl};
 use hgnnc_ir::random::{bits, mask_key};
 use hgnnc_ir::training::{self, Training};
@@ -38,6 +39,7 @@ use hgnnc_session::{HostRows, Rank, RowStore};
 pub use ranks::OwnedRows;
 use ranks::{Numbering, Share};
 use remote_rows::RemoteRows;
+use remote_sparse::RemoteSparse;
 pub use reused_rows::ReusedRows;
 use uses::Uses;
 
@@ -308,6 +310,22 @@ impl MiniBatchLoader {
             self.inputs[index] = GraphInput::Rows(Arc::clone(&rows) as Arc<dyn RowStore>);
             share.remote.push((index, rows));
         }
+        if share.rank.distribute.features {
+            for (pattern, &BatchPattern { rows, .. }) in self.layout.patterns.iter().enumerate() {
+                let of = self.layout.vertices[rows.index()].vertex.index();
+                let borders = share.borders(of, self.graph.counts()[of]);
+                share.sparse.push(RemoteSparse { pattern, borders, inputs: vec![] });
+            }
+        }
+        for (index, (decl, from)) in self.tables.inputs.iter().zip(&self.layout.inputs).enumerate() {
+            let (Layout::Sparse(pattern), BatchInput::Whole(whole)) = (decl.ty.layout, *from) else { continue };
+            let divided = share.sparse.iter_mut().find(|sparse| sparse.pattern == pattern.index());
+            if let Some(sparse) = divided {
+                let own = own_rows(whole.index()).unwrap_or_else(|| HostBuffer::zeros(0).freeze());
+                self.inputs[index] = GraphInput::Sparse(own.clone());
+                sparse.inputs.push((index, own));
+            }
+        }
         self.gather_what_is_not_shared();
         Ok(())
     }
@@ -511,6 +529,9 @@ impl MiniBatchLoader {
     ) -> Result<bool> {
         if !self.begin_with_others()? || !self.sample(worker, order, key, mini_batch)? {
             return Ok(false);
+        }
+        for pattern in 0..self.layout.patterns.len() {
+            self.remote_sparse(pattern, mini_batch)?;
         }
         for (index, rows) in self.share.iter().flat_map(|share| &share.remote) {
             let MiniBatch { sampled, to_seeds, .. } = &*mini_batch;

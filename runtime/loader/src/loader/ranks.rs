@@ -27,6 +27,7 @@ use hgnnc_sample::{Batch, BatchKey, Fanout, Plan, Relation, SampleGraph, Sampler
 use hgnnc_session::Rank;
 
 use super::remote_rows::RemoteRows;
+use super::remote_sparse::RemoteSparse;
 use super::shuffled::SharedShuffle;
 use super::{MiniBatch, MiniBatchLoader, Seeds, unsupported};
 
@@ -44,6 +45,8 @@ pub(super) struct Share {
     pub(super) sent: Arc<AtomicU64>,
     /// By input of the mini-batch program whose rows the ranks have divided: its number, and its rows.
     pub(super) remote: Vec<(usize, Arc<RemoteRows>)>,
+    /// The sparse matrices whose rows they have divided.
+    pub(super) sparse: Vec<RemoteSparse>,
 }
 
 /// Vertex types of the mini-batch program for tables with a row for each of their vertices, or for shuffled vertices.
@@ -109,6 +112,7 @@ impl Share {
             masks,
             sent: Arc::default(),
             remote: vec![],
+            sparse: vec![],
         }
     }
 

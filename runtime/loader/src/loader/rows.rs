@@ -8,26 +8,40 @@ use hgnnc_ir::types::{Layout, Space, Type};
 use hgnnc_sample::{Batch, Block};
 use hgnnc_session::RowStore;
 
+use super::remote_sparse::SparseRows;
 use super::{GraphInput, MiniBatch, MiniBatchLoader};
 
 impl MiniBatchLoader {
     /// Gathers the rows of patterns and inputs for the sampled vertices and edges.
     pub(super) fn rows_of_inputs(&self, mini_batch: &mut MiniBatch) -> Result<()> {
+        let patterns = 0..self.layout.patterns.len();
+        let remote: Vec<Option<SparseRows>> =
+            patterns.map(|pattern| self.remote_sparse(pattern, mini_batch)).collect::<Result<_>>()?;
         let MiniBatch { sampled, to_seeds, pairs, reused_rows, data, inputs, .. } = mini_batch;
         data.patterns.resize_with(self.layout.patterns.len(), Topology::default);
         let patterns = self.layout.patterns.iter().zip(&self.tables.patterns);
-        for (topology, (&BatchPattern { pattern, rows }, decl)) in data.patterns.iter_mut().zip(patterns) {
+        for ((topology, (&BatchPattern { pattern, rows }, decl)), remote) in
+            data.patterns.iter_mut().zip(patterns).zip(&remote)
+        {
             let (vertices, whole) = (self.vertices(sampled, rows), &self.patterns[pattern.index()]);
             topology.name.clone_from(&self.tables.vertex_types[rows.index()].name);
             (topology.num_dst, topology.num_src) = (vertices.len(), decl.columns);
             let Adjacency { indptr, indices: other, .. } = &mut topology.csc;
             let (indptr, other) = (indptr.make_mut(), other.make_mut());
             indptr.clear();
-            indptr.push(0);
             other.clear();
-            for &vertex in vertices {
-                other.extend_from_slice(&whole.indices[stored(whole, vertex)]);
-                indptr.push(other.len() as u64);
+            match remote {
+                Some(rows) => {
+                    indptr.extend(rows.indptr());
+                    other.extend_from_slice(&rows.columns);
+                }
+                None => {
+                    indptr.push(0);
+                    for &vertex in vertices {
+                        other.extend_from_slice(&whole.indices[stored(whole, vertex)]);
+                        indptr.push(other.len() as u64);
+                    }
+                }
             }
             (topology.ends, topology.classes) = ([None, None], Default::default());
         }
@@ -53,7 +67,14 @@ impl MiniBatchLoader {
                     data.inputs[index] = InputData::Rows(rows.to_vec());
                 }
                 GraphInput::Sparse(numbers) => {
-                    let len = self.stored_of(ty, numbers, sampled, &mut inputs[index])?;
+                    let mut remote = remote.iter().flatten().flat_map(|rows| &rows.elements);
+                    let len = match remote.find(|(input, _)| *input == index) {
+                        Some((_, elements)) => {
+                            room(&mut inputs[index], elements.len()).copy_from_slice(elements);
+                            elements.len()
+                        }
+                        None => self.stored_of(ty, numbers, sampled, &mut inputs[index])?,
+                    };
                     data.inputs[index] = InputData::Held(len);
                 }
                 GraphInput::Classes(classes) => {
@@ -165,7 +186,7 @@ fn unknown(ty: &Type) -> ExecError {
 }
 
 /// Range of the stored elements of a row.
-fn stored(whole: &Adjacency, vertex: u32) -> std::ops::Range<usize> {
+pub(super) fn stored(whole: &Adjacency, vertex: u32) -> std::ops::Range<usize> {
     whole.indptr[vertex as usize] as usize..whole.indptr[vertex as usize + 1] as usize
 }
 

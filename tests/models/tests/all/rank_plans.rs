@@ -96,12 +96,13 @@ fn predicted_bytes_are_those_that_are_sent() {
 /// Requests for edges and the answers are counted as well, for the ways to divide the work that have them.
 #[test]
 fn predicted_bytes_are_those_that_owners_of_vertices_send() {
-    let hgt = source_of("hgt", true);
+    let (hgt, sparse) = (source_of("hgt", true), source_of("rgcn_sparse", true));
     let many = rank_stacks::of_labels("RgatConv(hidden: 2, heads: 2, dropout: 0.3)", "    fanout [2, 3]\n");
     let values = rank_sampling::across_relations().replace("epochs 3", "epochs 1");
     let models = [
         (world("hgt", &hgt), hgt),
         (rank_stacks::entities(), many.replace("epochs 4", "epochs 1")),
+        (world("rgcn_sparse", &sparse), sparse),
         (rank_sampling::with_values(), values.clone()),
         (rank_sampling::with_values(), values.replace("    select", "    reuse hot(0.5, batches: 2)\n    select")),
     ];
@@ -127,7 +128,7 @@ fn predicted_bytes_are_those_that_owners_of_vertices_send() {
             }
         }
     }
-    assert_eq!(shares.iter().filter(|&&share| share == Shared::Relations).count(), 3, "{shares:?}");
+    assert_eq!(shares.iter().filter(|&&share| share == Shared::Relations).count(), 4, "{shares:?}");
 }
 
 #[test]

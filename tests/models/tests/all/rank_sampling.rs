@@ -28,6 +28,8 @@ struct Trained {
     params: Vec<Vec<u32>>,
     /// By semantic graph: edges that the rank has, and those of all ranks.
     edges: BTreeMap<String, [u64; 2]>,
+    /// Stored elements of sparse features that the rank has.
+    stored: usize,
     /// Bytes that all ranks have sent in training.
     sent: u64,
     /// Of the cache, if there is one.
@@ -60,6 +62,7 @@ fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64
         .filter(|(_, decl)| decl.derived.is_none())
         .map(|(graph, _)| (graph.name.clone(), [graph.num_edges() as u64, graph.all_edges()]))
         .collect();
+    let stored = trainer.data().patterns.iter().map(|pattern| pattern.num_edges()).sum();
     let ran = trainer.run(&AtomicBool::new(false), &mut |epoch| losses.push(epoch.loss.to_bits()));
     ran.map_err(|error| error.to_string())?;
     let params = trainer.own_params().map_err(|error| error.to_string())?;
@@ -69,7 +72,7 @@ fn train_with(source: &str, data: &Arc<Dataset>, ranks: Ranks, cache: Option<u64
     let batches = report.batches.as_ref();
     let reused = batches.and_then(|batches| batches.reuse.as_ref()).map(|of| [of.rows_taken, of.edges_saved]);
     let hit_rate = batches.and_then(|batches| batches.cache.as_ref()).map(|cache| cache.hit_rate);
-    Ok(Trained { losses, params, edges, sent, hit_rate, reused })
+    Ok(Trained { losses, params, edges, stored, sent, hit_rate, reused })
 }
 
 fn train_on(ranks: usize, distribute: Distributed, source: &str, data: &Arc<Dataset>) -> Vec<Trained> {
@@ -119,6 +122,8 @@ fn owners_draw_what_each_rank_would(name: &str) {
     for (rank, (whole, by_owners)) in whole.iter().zip(&by_owners).enumerate() {
         assert_eq!((&by_owners.losses, &by_owners.params), (&whole.losses, &whole.params), "{name}, rank {rank}");
     }
+    // Each has its own rows of sparse features.
+    assert_eq!(by_owners.iter().map(|of_rank| of_rank.stored).sum::<usize>(), whole[0].stored, "{name}");
 }
 
 hgnnc_model_tests::test_each_case!(owners_draw_what_each_rank_would);
