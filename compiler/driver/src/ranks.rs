@@ -79,14 +79,23 @@ pub struct LoweredForRanks {
 }
 
 /// Lowers a checked and [prepared](prepare_for_ranks()) model for any number of ranks. `split` says what of a mini-batch the
-/// ranks divide among themselves.
+/// ranks divide among themselves, and `shares` how many parts of its seeds there are: the size of a part decides how it is
+/// computed.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.
-pub fn lower_for_ranks(model: &Analyzed, options: &LowerOptions, split: Split) -> Result<LoweredForRanks, LowerError> {
+pub fn lower_for_ranks(
+    model: &Analyzed,
+    options: &LowerOptions,
+    (split, shares): (Split, usize),
+) -> Result<LoweredForRanks, LowerError> {
     let disabled = disabled_on_ranks(&options.disabled);
     let passes = PassManager::new(&disabled)?;
-    let spec = model.train.as_ref().filter(|_| !options.evaluation_only);
+    let mut spec = model.train.clone().filter(|_| !options.evaluation_only);
+    if let Some(batch) = spec.as_mut().and_then(|spec| spec.training.batch.as_mut()) {
+        batch.size = batch.size.div_ceil(shares.max(1));
+    }
+    let spec = spec.as_ref();
     let on_batches = spec.is_some_and(|spec| spec.training.batch.is_some());
     if split.shares_relations() && !on_batches {
         let why = "relations are shared in training on mini-batches (`batch` in the `train` block)".into();

@@ -267,15 +267,27 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
 
 /// The plans for a way to divide the work: for as many ranks as are asked for, and for fewer.
 fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
-    // Programs do not depend on the number of ranks.
-    let ranks = Ranks { split: share.split(), ..Ranks::new(Arc::new(Alone)) };
-    let lowered = match lower(bound, Purpose::Train, &ranks) {
-        Ok(lowered) => lowered,
+    let ranks = |replicas: usize| Ranks { split: share.split(), replicas, ..Ranks::new(Arc::new(Alone)) };
+    // Programs depend on the number of parts of the seeds, and not on that of the ranks.
+    let mut known: BTreeMap<usize, LoweredForRanks> = BTreeMap::new();
+    let mut lowered = |size: usize, replicas: usize| {
+        let ranks = ranks(replicas);
+        let shares = ranks.shares(bound, size);
+        if let Some(lowered) = known.get(&shares) {
+            return Ok(lowered.clone());
+        }
+        let lowered = lower(bound, Purpose::Train, &ranks, shares)?;
+        known.insert(shares, lowered.clone());
+        Ok(lowered)
+    };
+    match lowered(request.ranks, 1) {
+        Ok(_) => {}
         Err(Error::Input(why)) => return Ok((vec![Candidate::Refused(share, why)], vec![])),
         Err(error) => return Err(error),
-    };
+    }
     let (mut all, mut fewer) = (vec![], vec![]);
     for replicas in replicas_of(share, request.ranks) {
+        let lowered = lowered(request.ranks, replicas)?;
         match plan(bound, &lowered, (share, request.ranks, replicas), request) {
             Ok(plan) => all.push(Candidate::Planned(Box::new(plan))),
             // Other grids may have fewer ranks for the relations.
@@ -287,6 +299,7 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
     // One rank has all seeds and all relations. Grids are planned for all ranks only.
     let only = |&size: &usize| share != Shared::Grid && (size > 1 || share != Shared::Relations);
     for size in fewer_ranks(request.ranks).into_iter().filter(only) {
+        let lowered = lowered(size, 1)?;
         match plan(bound, &lowered, (share, size, 1), request) {
             Ok(plan) => fewer.push(plan),
             Err(Error::Input(_)) => {}
@@ -320,7 +333,7 @@ fn plan(
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let (split, distribute) = (share.split(), request.distribute);
     let ranks = Ranks { sections, split, replicas, distribute, ..Ranks::new(Arc::new(Alone)) };
-    let times = relation_times(bound, lowered, request);
+    let times = relation_times(bound, lowered, replicas, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
         return Err(Error::input("the model has no `train` block, so there is nothing to plan"));
@@ -379,14 +392,20 @@ fn plan(
 }
 
 /// By the models of processor and network: seconds of an expected edge where one rank has all relations, and of a byte.
-fn relation_times(bound: &BoundJob, lowered: &LoweredForRanks, request: &PlanRequest) -> RelationTimes {
+fn relation_times(
+    bound: &BoundJob,
+    lowered: &LoweredForRanks,
+    replicas: usize,
+    request: &PlanRequest,
+) -> RelationTimes {
     let byte_s = 1.0 / request.network.bytes_per_s;
     let (executable, sizes) = (&lowered.executable, lowered.train_sizes.as_ref());
     let model = relation_model(executable, Some(&bound.sizes));
     let Some((program, model)) = executable.kernels.train.as_ref().zip(model) else {
         return RelationTimes { byte_s, ..RelationTimes::default() };
     };
-    let edges = model.load(&model.graphs_to_seeds()).edges;
+    // The program is that of a replica, whose seeds are a part of the batch.
+    let edges = model.load(&model.graphs_to_seeds()).edges / replicas as f64;
     let seconds: f64 = launch_seconds(program, true, sizes, &request.machine).iter().sum();
     let edge_s = if edges > 0.0 && seconds > 0.0 { seconds / edges } else { RelationTimes::default().edge_s };
     RelationTimes { edge_s, byte_s }

@@ -64,6 +64,15 @@ impl Ranks {
         Division { sections: self.sections, ranks: size, parts: Arc::clone(parts) }
     }
 
+    /// The parts of a mini-batch with seeds of their own, of so many ranks.
+    pub(crate) fn shares(&self, bound: &BoundJob, size: usize) -> usize {
+        match self.split {
+            _ if !bound.on_batches() => 1,
+            Split::Seeds => size,
+            Split::Relations | Split::Grid => self.replicas,
+        }
+    }
+
     /// Whether something holds on any rank.
     pub(crate) fn any(&self, here: bool) -> Result<bool, Error> {
         let all = all_gather(&*self.comm, Tag::CONTROL, &[u64::from(here)]);
@@ -77,7 +86,7 @@ impl Ranks {
 pub(crate) struct CompiledRanks {
     pub executable: Executable,
     pub placed: Placed,
-    /// Sizes of the tables of the training program, as if one rank had all rows.
+    /// Sizes of the tables of the training program, as if one rank had all rows: on mini-batches, those of a part of the seeds.
     pub train_sizes: Option<SizeInfo>,
     relations: Option<Relations>,
 }
@@ -103,7 +112,7 @@ impl CompiledRanks {
         ranks: &Ranks,
         observer: &mut dyn Observer,
     ) -> Result<Self, Error> {
-        let mut lowered = lower(bound, purpose, ranks)?;
+        let mut lowered = lower(bound, purpose, ranks, ranks.shares(bound, size))?;
         let cpu_options = cpu_options(&bound.options);
         bound.pool.install(|| compile_cpu_ranks(&mut lowered, &cpu_options));
         let compiled = Self::of(lowered, bound, (size, ranks), RelationTimes::default())?;
@@ -166,12 +175,17 @@ impl CompiledRanks {
         }
     }
 
-    /// The part of a rank in the expected work of all.
+    /// The part of a rank in the work that is expected by the sizes of the training program.
     pub fn part(&self, rank: usize) -> f64 {
-        let Some(Relations { loads, .. }) = &self.relations else { return 1.0 / self.placed.division.ranks as f64 };
-        let replicas = self.placed.division.ranks / loads.len().max(1);
-        let all: f64 = loads.iter().map(|load| load.edges).sum();
-        loads[rank % loads.len()].edges / (all * replicas as f64).max(f64::MIN_POSITIVE)
+        match &self.relations {
+            Some(Relations { loads, .. }) => {
+                let all: f64 = loads.iter().map(|load| load.edges).sum();
+                loads[rank % loads.len()].edges / all.max(f64::MIN_POSITIVE)
+            }
+            // They are those of its own seeds.
+            None if self.executable.batch.is_some() => 1.0,
+            None => 1.0 / self.placed.division.ranks as f64,
+        }
     }
 
     /// By name of a semantic graph to the seeds, where relations are shared: its rank.
@@ -220,8 +234,13 @@ fn undistributed(executable: &Executable, distribute: Distributed) -> Option<&'s
     is_mixed.then_some("one hop walks along a metapath (`walks`), and another draws its edges")
 }
 
-/// Lowers a job for any number of ranks.
-pub(crate) fn lower(bound: &BoundJob, purpose: Purpose, ranks: &Ranks) -> Result<LoweredForRanks, Error> {
+/// Lowers a job for ranks that have so many [parts of the seeds](Ranks::shares).
+pub(crate) fn lower(
+    bound: &BoundJob,
+    purpose: Purpose,
+    ranks: &Ranks,
+    shares: usize,
+) -> Result<LoweredForRanks, Error> {
     let (model, options) = (&bound.model, bound.lower_options());
     let own = [("model", &model.name), ("dataset", &bound.data.dataset)];
     for (planned, (what, own)) in ranks.planned_for.iter().flatten().zip(own) {
@@ -232,7 +251,7 @@ pub(crate) fn lower(bound: &BoundJob, purpose: Purpose, ranks: &Ranks) -> Result
     // Evaluations need no training program.
     let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
     let options = LowerOptions { evaluation_only, ..options };
-    lower_for_ranks(model, &options, ranks.split).map_err(|error| match error {
+    lower_for_ranks(model, &options, (ranks.split, shares)).map_err(|error| match error {
         LowerError::Place(ref refused) => {
             // The place of a construct that several processes do not compute.
             let place = refused.origin.and_then(|origin| bound.sources()?.place(origin.file, origin.start));
