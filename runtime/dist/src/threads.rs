@@ -34,7 +34,7 @@ pub struct InTurns<T> {
 }
 
 /// What a rank has received from the others.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Received(Messages);
 
 /// Calls `work` as [`run`] does, for one rank at a time: one that waits for a message lets another go on. Keeps the messages
