@@ -705,7 +705,7 @@ mod tests {
 pub enum DatasetPart {
     /// Edges: the owner of a vertex draws its in-edges.
     Edges,
-    /// Dense features: the owner of a vertex sends its row.
+    /// Features: the owner of a vertex sends its row.
     Features,
 }
 

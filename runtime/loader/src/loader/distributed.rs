@@ -102,10 +102,10 @@ struct Hop<'h> {
     key: BatchKey,
     /// By rank: the relations whose edges it asks for.
     relations: Vec<Vec<usize>>,
-    /// The relations that this rank draws by itself: walks go over edges that each rank has.
-    walked: Vec<usize>,
     /// By rank: the types of their destinations.
     types: Vec<Vec<usize>>,
+    /// The relations that this rank draws by itself: walks go over edges that each rank has.
+    walked: Vec<usize>,
     /// By vertex type: the first vertex of each rank, and the number of all.
     borders: Arc<[Vec<usize>]>,
 }
@@ -240,7 +240,7 @@ impl MiniBatchLoader {
         };
         let types = relations.iter().map(types_of).collect();
         let historical = hops.historical.filter(|_| number + 1 == hops.plan.num_hops());
-        Hop { number, historical, key: hops.key, relations, walked, types, borders }
+        Hop { number, historical, key: hops.key, relations, types, walked, borders }
     }
 
     /// By vertex type: the edges that the last hop samples for vertices of a set, as their owners say.
