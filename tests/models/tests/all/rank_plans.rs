@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hgnnc::rank_plan::{Candidate, Candidates, PlanRequest, RankPlan, Shared, plan_ranks};
 use hgnnc::simulate::{Simulation, simulate};
-use hgnnc::{Distributed, Error, Job, Purpose, Silent, Split, prepare};
+use hgnnc::{Distributed, Error, Job, Purpose, Ranks, Silent, Split, prepare};
 use hgnnc_dataset::Dataset;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::threads;
@@ -129,6 +129,28 @@ fn predicted_bytes_are_those_that_owners_of_vertices_send() {
         }
     }
     assert_eq!(shares.iter().filter(|&&share| share == Shared::Relations).count(), 4, "{shares:?}");
+}
+
+/// Few seeds reach more vertices than they are, so rows are added before they are projected; of many seeds the vertices are
+/// fewer, and are projected first. Ranks once had the program for the seeds of all of them.
+#[test]
+fn ranks_are_compiled_for_their_part_of_the_seeds() {
+    let data = rank_stacks::entities();
+    let kernels = |ranks: usize, batch: usize| {
+        let train = format!("    loss cross_entropy(y, Entity.topic)\n    batch {batch}\n    select train.loss");
+        let body = "    output y: Entity = RgcnConv(hidden: 3) over [r7] of Entity.x";
+        let source = rank_stacks::source("use std::rgcn::RgcnConv", "x: embedding[64]", body, &train);
+        let of_ranks = threads::run(ranks, |comm| {
+            let ranks = Ranks::new(Arc::clone(comm));
+            let prepared = prepare(Purpose::Train, &job(&source, &data, Some(ranks)), &mut Silent);
+            let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
+            prepared.trainer.executable().kernels.train.as_ref().expect("it is trained").to_string()
+        });
+        of_ranks.into_iter().next().expect("a rank")
+    };
+    let of_few = kernels(1, 2);
+    assert_eq!(kernels(8, 16), of_few);
+    assert_ne!(kernels(1, 16), of_few);
 }
 
 #[test]
