@@ -353,7 +353,10 @@ pub(crate) fn bind_job(
     let mut bound = bind_sizes(&model, &dataset, &bind_options, &bind_lower, &pool)?;
     let how = (&bind_options, &options);
     fill_precomputed(&model, &mut bound, &dataset, how, &bind_lower.disabled, &pool, observer)?;
-    let Bound { data, sizes, graphs } = bound;
+    let Bound { data, mut sizes, graphs } = bound;
+    if job.ranks.is_some() {
+        sizes = sizes.with_estimated_stacks(&model.flow);
+    }
     load_s += start.elapsed().as_secs_f64() - data.sgb_s;
     // Rank 0 writes the report.
     let has_baseline =

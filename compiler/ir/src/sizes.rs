@@ -38,6 +38,20 @@ pub struct Endpoints {
 }
 
 impl SizeInfo {
+    /// With estimates for the tables that are derived from stacks, in place of their sizes in some data: ranks that have read
+    /// their own parts of the members know no others, and must come to the same program as a process that has all of them.
+    pub fn with_estimated_stacks(mut self, flow: &Dataflow) -> Self {
+        let of_stack =
+            |rows: VertexRows| matches!(rows, VertexRows::Members(_) | VertexRows::Pairs(..) | VertexRows::Cells(..));
+        let types = flow.vertex_types.iter().take_while(|decl| !of_stack(decl.rows)).count();
+        let graphs = flow.graphs.iter().take_while(|decl| decl.derived.is_none()).count();
+        self.vertices.truncate(types);
+        self.edges.truncate(graphs);
+        self.ends.truncate(graphs);
+        self.derive(flow);
+        self
+    }
+
     /// Fills in the sizes of the tables that are derived from stacks, where data has not given them. The distinct
     /// vertices behind pairs are estimated.
     pub fn derive(&mut self, flow: &Dataflow) {

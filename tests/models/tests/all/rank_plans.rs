@@ -131,6 +131,17 @@ fn predicted_bytes_are_those_that_owners_of_vertices_send() {
     assert_eq!(shares.iter().filter(|&&share| share == Shared::Relations).count(), 4, "{shares:?}");
 }
 
+/// The training kernels of so many ranks.
+fn kernels_of(ranks: usize, source: &str, data: &Arc<Dataset>) -> String {
+    let of_ranks = threads::run(ranks, |comm| {
+        let ranks = Ranks::new(Arc::clone(comm));
+        let prepared = prepare(Purpose::Train, &job(source, data, Some(ranks)), &mut Silent);
+        let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
+        prepared.trainer.executable().kernels.train.as_ref().expect("it is trained").to_string()
+    });
+    of_ranks.into_iter().next().expect("a rank")
+}
+
 /// Few seeds reach more vertices than they are, so rows are added before they are projected; of many seeds the vertices are
 /// fewer, and are projected first. Ranks once had the program for the seeds of all of them.
 #[test]
@@ -139,18 +150,22 @@ fn ranks_are_compiled_for_their_part_of_the_seeds() {
     let kernels = |ranks: usize, batch: usize| {
         let train = format!("    loss cross_entropy(y, Entity.topic)\n    batch {batch}\n    select train.loss");
         let body = "    output y: Entity = RgcnConv(hidden: 3) over [r7] of Entity.x";
-        let source = rank_stacks::source("use std::rgcn::RgcnConv", "x: embedding[64]", body, &train);
-        let of_ranks = threads::run(ranks, |comm| {
-            let ranks = Ranks::new(Arc::clone(comm));
-            let prepared = prepare(Purpose::Train, &job(&source, &data, Some(ranks)), &mut Silent);
-            let prepared = prepared.unwrap_or_else(|error| panic!("{error}"));
-            prepared.trainer.executable().kernels.train.as_ref().expect("it is trained").to_string()
-        });
-        of_ranks.into_iter().next().expect("a rank")
+        kernels_of(ranks, &rank_stacks::source("use std::rgcn::RgcnConv", "x: embedding[64]", body, &train), &data)
     };
     let of_few = kernels(1, 2);
     assert_eq!(kernels(8, 16), of_few);
     assert_ne!(kernels(1, 16), of_few);
+}
+
+/// Ranks have read their parts of the relations, and one process has all of them: the sizes of stacks are estimated on both.
+#[test]
+fn the_whole_graph_has_one_program_for_all_numbers_of_ranks() {
+    for features in ["x: onehot", "x: f32[4]", "x: embedding[24]"] {
+        let source = rank_graph_stacks::model(features, "RgcnConv(hidden: 4)", rank_graph_stacks::LAST);
+        let data = rank_graph_stacks::weighted();
+        let of_one = kernels_of(1, &source, &data);
+        assert_eq!(kernels_of(3, &source, &data), of_one, "{features}");
+    }
 }
 
 #[test]
