@@ -703,7 +703,7 @@ mod tests {
 /// Parts of the dataset that processes divide among themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DatasetPart {
-    /// Edges: the owner of a vertex draws its in-edges.
+    /// Edges with their weights, features and times: the owner of a vertex draws its in-edges.
     Edges,
     /// Features: the owner of a vertex sends its row.
     Features,

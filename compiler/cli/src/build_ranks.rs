@@ -114,13 +114,17 @@ fn places(plan: &RankPlan, all: bool) -> String {
             ": each process samples around its own seeds, has the in-edges of its own vertices, and draws these for all"
         }
         Shared::Seeds => ": each process samples around its own seeds, and has the in-edges of all vertices",
-        Shared::Relations => {
-            ": each process samples from the edges of its own relations to the seeds on, and has all in-edges"
-        }
+        Shared::Relations => ": each process samples from the edges of its own relations to the seeds on",
         Shared::Grid => {
-            ": replicas of as many processes have seeds of their own, and their processes relations to these; each has all \
-             in-edges"
+            ": replicas of as many processes have seeds of their own, and their processes relations to these"
         }
+    };
+    text += match (plan.share, plan.distribute.edges) {
+        (Shared::Relations | Shared::Grid, true) => {
+            "; each has the in-edges of its own vertices, and draws these for all"
+        }
+        (Shared::Relations | Shared::Grid, false) => "; each has all in-edges",
+        (Shared::Vertices | Shared::Seeds, _) => "",
     };
     let steps = plan.predicted.steps.max(1) as f64;
     text += &match (plan.share, plan.predicted.steps) {

@@ -92,7 +92,11 @@ pub fn simulate_network() -> Result<ExitCode, Failure> {
 /// A line for each number of ranks, and for each variation of the last one.
 fn text(report: &SimulationReport) -> String {
     let SimulationReport { network, threads, steps, runs, sensitivity, .. } = report;
-    let measured = if runs.iter().all(|run| run.alone) { "alone" } else { "while other ranks take their turns" };
+    let in_turns: Vec<String> = runs.iter().filter(|run| !run.alone).map(|run| run.ranks.to_string()).collect();
+    let measured = match &in_turns[..] {
+        [] => "alone".to_owned(),
+        ranks => format!("alone, of {} ranks while others take their turns", ranks.join(", ")),
+    };
     let mut text = format!(
         "simulated, not measured on several machines: {threads} thread{} a rank, {network}; {steps} step{}\n\
          computing is measured {measured} (medians), bytes are counted, the rest follows from the network\n\n\

@@ -280,15 +280,17 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
         known.insert(shares, lowered.clone());
         Ok(lowered)
     };
-    match lowered(request.ranks, 1) {
+    let first = replicas_of(share, request.ranks).first().copied();
+    match lowered(request.ranks, first.unwrap_or(1)) {
         Ok(_) => {}
         Err(Error::Input(why)) => return Ok((vec![Candidate::Refused(share, why)], vec![])),
         Err(error) => return Err(error),
     }
     let (mut all, mut fewer) = (vec![], vec![]);
     for replicas in replicas_of(share, request.ranks) {
-        let lowered = lowered(request.ranks, replicas)?;
-        match plan(bound, &lowered, (share, request.ranks, replicas), request) {
+        let planned = lowered(request.ranks, replicas)
+            .and_then(|lowered| plan(bound, &lowered, (share, request.ranks, replicas), request));
+        match planned {
             Ok(plan) => all.push(Candidate::Planned(Box::new(plan))),
             // Other grids may have fewer ranks for the relations.
             Err(Error::Input(_)) if share == Shared::Grid => {}
@@ -299,8 +301,7 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
     // One rank has all seeds and all relations. Grids are planned for all ranks only.
     let only = |&size: &usize| share != Shared::Grid && (size > 1 || share != Shared::Relations);
     for size in fewer_ranks(request.ranks).into_iter().filter(only) {
-        let lowered = lowered(size, 1)?;
-        match plan(bound, &lowered, (share, size, 1), request) {
+        match lowered(size, 1).and_then(|lowered| plan(bound, &lowered, (share, size, 1), request)) {
             Ok(plan) => fewer.push(plan),
             Err(Error::Input(_)) => {}
             Err(error) => return Err(error),

@@ -13,6 +13,7 @@ use hgnnc_driver::{
 };
 use hgnnc_executable::Executable;
 use hgnnc_ir::training::Fanout;
+use hgnnc_ir::types::Graph;
 use hgnnc_kernel_ir::kernel;
 use hgnnc_ranks::{Placed, RankBackend, SharedInputs};
 use hgnnc_session::SharedRelations;
@@ -226,7 +227,9 @@ fn undistributed(executable: &Executable, distribute: Distributed) -> Option<&'s
     // Masks of edges are functions of their numbers among all edges, which walks do not find.
     let is_walk = |fanout: &Fanout| matches!(fanout, Fanout::Walks { .. });
     let mixed = |graph: usize| {
-        let hops = || batch.fanouts.iter().map(|hop| is_walk(&hop[graph]));
+        let deepest = executable.batch.as_ref().and_then(|layout| layout.deepest(Graph::new(graph)));
+        let drawn = deepest.map_or(0, |deepest| deepest + 1);
+        let hops = || batch.fanouts.iter().take(drawn).map(|hop| is_walk(&hop[graph]));
         hops().any(|walks| walks) && hops().any(|walks| !walks)
     };
     let graphs = batch.fanouts.first().map_or(0, Vec::len);

@@ -30,8 +30,8 @@ use crate::{Error, Observer};
 /// that others are compared with.
 const SLOW: f64 = 1.05;
 const AGAIN: usize = 2;
-/// The part of the free memory that messages between ranks may take.
-const SHARE: u64 = 3;
+/// Messages between ranks may take one of so many parts of the free memory.
+const PARTS_OF_FREE: u64 = 3;
 /// Bytes that they may take where the free memory is not known.
 const MOST_KEPT: u64 = 1 << 30;
 /// Steps that are not counted: they touch memory for the first time.
@@ -214,7 +214,7 @@ fn record(
             failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     };
-    let room = os::free_bytes().map_or(MOST_KEPT, |free| free / SHARE);
+    let room = os::free_bytes().map_or(MOST_KEPT, |free| free / PARTS_OF_FREE);
     let InTurns { traces, received, .. } = run_in_turns(size, room, work);
     let check = || failed.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err);
     check()?;
@@ -235,7 +235,7 @@ fn record(
     // Other work on the machine may have delayed all steps of a rank, and all ranks wait for the slowest.
     let mut seconds: Vec<f64> = alone.iter().map(|(seconds, _)| *seconds).collect();
     seconds.sort_by(f64::total_cmp);
-    let usual = seconds[size / 2];
+    let usual = seconds[(size - 1) / 2];
     for (rank, best) in alone.iter_mut().enumerate() {
         for _ in 0..AGAIN {
             if size == 1 || best.0 > SLOW * usual {

@@ -18,9 +18,9 @@ use crate::ranks::Division;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Distributed {
-    /// The edges: owners draw in-edges of their vertices.
+    /// The edges with their values: owners draw in-edges of their vertices.
     pub edges: bool,
-    /// Dense features: owners send rows of their vertices.
+    /// Features: owners send rows of their vertices.
     pub features: bool,
 }
 

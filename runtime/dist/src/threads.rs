@@ -38,7 +38,7 @@ pub struct InTurns<T> {
 pub struct Received(Messages);
 
 /// Calls `work` as [`run`] does, for one rank at a time: one that waits for a message lets another go on. Keeps the messages
-/// between different ranks if they are `room` bytes at most.
+/// between different ranks if they take `room` bytes of memory at most.
 ///
 /// # Panics
 /// As [`run`].
@@ -177,7 +177,9 @@ struct State {
 impl State {
     /// Keeps a message that was received, or none any more if there is no room.
     fn keep(&mut self, address: Address, message: (u32, Vec<u8>)) {
-        let left = self.room.checked_sub(message.1.len() as u64);
+        // A place in a queue, which may have as many free ones, and the memory of the bytes.
+        let bytes = message.1.len().next_multiple_of(16) + 2 * size_of::<(u32, Vec<u8>)>() + 16;
+        let left = self.room.checked_sub(bytes as u64);
         self.kept = self.kept.take().filter(|_| left.is_some());
         self.room = left.unwrap_or_default();
         if let Some(kept) = &mut self.kept {

@@ -104,9 +104,9 @@ fn ranks_in_turns_compute_one_at_a_time_and_record_what_they_do() {
         }
         most
     };
-    let InTurns { results, traces, received } = threads::run_in_turns(3, 1000, work);
+    let InTurns { results, traces, received } = threads::run_in_turns(3, 10_000, work);
     assert_eq!(results, [0; 3], "no other rank computes meanwhile");
-    let received = received.expect("there is room for 24 bytes a step and rank, without its own");
+    let received = received.expect("there is room for two messages a step and rank");
     let alone = received.into_iter().enumerate().map(|(rank, received)| threads::run_alone((rank, 3), received, work));
     let (results, of_each): (Vec<usize>, Vec<Trace>) = alone.unzip();
     assert_eq!(results, [0; 3]);
@@ -144,8 +144,9 @@ fn messages_are_kept_while_there_is_room() {
         recv
     };
     let room = |bytes| threads::run_in_turns(2, bytes, exchange).received;
-    assert!(room(5).is_none() && room(6).is_some());
-    let [received, _] = room(6).expect("six bytes").try_into().unwrap();
+    // Three bytes for each of two ranks, in memory of their own and with places in queues.
+    assert!(room(6).is_none() && room(250).is_some());
+    let [received, _] = room(250).expect("there is room").try_into().unwrap();
     assert_eq!(threads::run_alone((0, 2), received, exchange).0, [0, 0, 0, 1, 1, 1]);
     // Work that waits for a message that did not come before.
     assert!(!threads::run_alone((0, 2), Received::default(), work).0);

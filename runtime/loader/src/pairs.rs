@@ -377,7 +377,7 @@ impl PairSource {
                 for edge in begin..end {
                     if links.is_empty() || !is_link(src[block.indices[edge] as usize]) {
                         block.indices[kept] = block.indices[edge];
-                        // Nothing reads the numbers of edges that owners of vertices have drawn.
+                        // Owners of vertices send the numbers of edges whose values are read.
                         if let Some(&number) = block.eids.get(edge) {
                             block.eids[kept] = number;
                         }

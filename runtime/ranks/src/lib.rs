@@ -139,8 +139,8 @@ impl Backend for RankBackend {
         }
         let Placed { one, tables, division, distribute, .. } = &*self.placed;
         let is_divided = |index: usize| {
-            let divided = |decl: &InputDecl| is_divided(decl, *distribute, &one.graphs);
-            self.on_batches && one.inputs.get(index).is_some_and(divided)
+            let can_be = |decl: &InputDecl| can_be_divided(decl, *distribute, &one.graphs);
+            self.on_batches && one.inputs.get(index).is_some_and(can_be)
         };
         // Mini-batches read the inputs of the whole graph, but for those that are divided.
         let inputs = match (self.on_batches, &self.inputs) {
@@ -187,8 +187,8 @@ struct PlannedRank {
     own_inputs: SharedInputs,
 }
 
-/// Whether ranks divide an input of mini-batches: it has rows of numbers, for vertices or for in-edges of vertices.
-fn is_divided(decl: &InputDecl, distribute: Distributed, graphs: &[GraphDecl]) -> bool {
+/// Whether ranks can divide an input of mini-batches: it has rows of numbers, for vertices or for in-edges of vertices.
+fn can_be_divided(decl: &InputDecl, distribute: Distributed, graphs: &[GraphDecl]) -> bool {
     decl.ty.dtype == DType::F32
         && match decl.ty.space {
             Space::Vertices(_) => distribute.features,

@@ -5,7 +5,7 @@
 //!             answer     for each relation into them: their drawn edges
 //! ```
 //!
-//! So a rank needs the in-edges of its own vertices only. Its batch is the one that it would have sampled from the whole graph.
+//! So a rank needs the in-edges of its own vertices only, and whole metapaths that walks go along. Its batch is the one that it would have sampled from the whole graph.
 
 use std::collections::HashMap;
 use std::sync::Arc;

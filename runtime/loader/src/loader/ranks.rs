@@ -41,7 +41,7 @@ pub(super) struct Share {
     pub(super) shuffled: Vec<SharedShuffle>,
     /// Whether masks are drawn, which are functions of numbers in the dataset.
     masks: bool,
-    /// Bytes that were sent to other ranks ahead of steps: vertices, drawn edges and rows of features.
+    /// Bytes that were sent to other ranks ahead of steps: vertices, drawn edges, values of edges and rows of features.
     pub(super) sent: Arc<AtomicU64>,
     /// By input of the mini-batch program whose rows the ranks have divided: its number, and its rows.
     pub(super) remote: Vec<(usize, Arc<RemoteRows>)>,
@@ -491,7 +491,7 @@ impl MiniBatchLoader {
         Some(share.part(share.rank.comm.rank(), count))
     }
 
-    /// Bytes of vertices that were sent to other ranks so far.
+    /// Bytes that were sent to other ranks ahead of steps so far.
     pub fn sent_bytes(&self) -> u64 {
         self.share.as_ref().map_or(0, |share| share.sent.load(Relaxed))
     }

@@ -114,7 +114,7 @@ impl RowStore for RemoteRows {
     }
 
     fn write(&self, _rows: &[u32], _from: &[f32]) -> Result<()> {
-        Err(ExecError::Unsupported("internal error: rows of features are written".into()))
+        Err(ExecError::Unsupported("internal error: rows of an input are written".into()))
     }
 
     fn is_host_memory(&self) -> bool {

@@ -254,6 +254,9 @@ fn walks_are_drawn_by_each_rank() {
     let walks = "fanout [3, 2] { twice: walks(4, top: 2), r6: weighted(2) }";
     let source = WITH_WEIGHTS.replace("fanout [3, 2] { r6: weighted(2) }", walks);
     agree("walks", &source, &with_values(), &|_| true);
+    // Only one hop of the batches goes over it.
+    let one_hop = source.replace("twice: walks(4, top: 2)", "twice: [walks(4, top: 2), 2]");
+    agree("walks in one hop", &one_hop, &with_values(), &|_| true);
     let last = source
         .replace("let drawn = linear", "output y: Entity = linear")
         .replace("over [r6, twice, r7] of dropout(read, 0.2), 4)", "over [r6, twice, r7] of dropout(read, 0.2), 3)");
@@ -365,6 +368,7 @@ fn models_that_need_the_whole_graph_are_refused() {
         }
     };
     refused(&source.replace("    batch 6\n", ""), "no `batch`");
-    let mixed = "fanout [3, 2] { twice: [walks(4, top: 2), 2] }";
-    refused(&WITH_WEIGHTS.replace("fanout [3, 2] { r6: weighted(2) }", mixed), "`walks`");
+    let mixed = "fanout [3, 2, 2] { twice: [walks(4, top: 2), 2, 2] }";
+    let deeper = WITH_WEIGHTS.replace("dropout(read, 0.2)", "linear(Plain() over [twice] of dropout(read, 0.2), 4)");
+    refused(&deeper.replace("fanout [3, 2] { r6: weighted(2) }", mixed), "`walks`");
 }
