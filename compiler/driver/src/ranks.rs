@@ -79,8 +79,7 @@ pub struct LoweredForRanks {
 }
 
 /// Lowers a checked and [prepared](prepare_for_ranks()) model for any number of ranks. `split` says what of a mini-batch the
-/// ranks divide among themselves, and `shares` how many parts of its seeds there are: the size of a part decides how it is
-/// computed.
+/// ranks divide among themselves, and `shares` is the number of parts of its seeds, by whose size programs are chosen.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.

@@ -27,13 +27,13 @@ pub fn run<T: Send>(size: usize, work: impl Fn(&Arc<dyn Comm>) -> T + Sync) -> V
 pub struct InTurns<T> {
     /// The results, in the order of the ranks.
     pub results: Vec<T>,
-    /// What each rank has recorded.
+    /// The recorded work of each rank.
     pub traces: Vec<Trace>,
-    /// What each rank has received, if there was room for all of it.
+    /// The messages to each rank, if there was room for all of them.
     pub received: Option<Vec<Received>>,
 }
 
-/// What a rank has received from the others.
+/// The messages that a rank has received from other ranks.
 #[derive(Clone, Debug, Default)]
 pub struct Received(Messages);
 
@@ -53,11 +53,11 @@ pub fn run_in_turns<T: Send>(
     InTurns { results, traces, received }
 }
 
-/// Calls `work` for one rank, with the messages that it has received when it did the same before, among `size` of them. What it
-/// sends goes nowhere.
+/// Calls `work` for one rank of `size`, with the messages that it has received in the same work before. Messages that it sends to
+/// other ranks are dropped.
 ///
 /// # Panics
-/// If it panics.
+/// When `work` panics.
 pub fn run_alone<T: Send>(
     (rank, size): (usize, usize),
     received: Received,

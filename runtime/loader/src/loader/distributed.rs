@@ -72,6 +72,8 @@ pub(super) struct Owners<'s> {
 }
 
 impl<'s> Owners<'s> {
+    /// The samplers of a loader's plan.
+    ///
     /// # Errors
     /// When there is no memory for the samplers' tables.
     pub fn new(loader: &'s MiniBatchLoader, share: &Share) -> Result<Self> {
