@@ -51,7 +51,7 @@ pub use minibatch::sampled_hops;
 pub use model::{Analyzed, bind_names};
 pub use modules::{ImportedFile, ModuleFile, ModuleFiles, ModulePath, NoFiles, NotFound};
 pub use precompute::{leave_precomputed, precomputed, sources};
-pub use ranks::{LoweredForRanks, Split, lower_for_ranks, prepare_for_ranks};
+pub use ranks::{ForRanks, LoweredForRanks, Split, element_cost, lower_for_ranks, prepare_for_ranks};
 pub use relations::{Load, RelationModel, RelationTimes, Relations, assign_relations};
 pub use settings::settings;
 pub use stdlib::STDLIB;

@@ -139,7 +139,6 @@ impl<'a> Compilation<'a> {
             match stage {
                 Stage::Minibatch => self.make_minibatch()?,
                 Stage::Model if self.batch.is_some() => {
-                    self.cx.on_batches = true;
                     passes.run_model(&mut self.flow, &mut self.cx);
                     self.expand_link_loss()?;
                     self.cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&self.flow));
@@ -177,6 +176,7 @@ impl<'a> Compilation<'a> {
         }
         let sizes = self.cx.sizes.take();
         self.cx.sizes = sizes.map(|sizes| batch_sizes(&self.flow, &layout, training, batch, &sizes));
+        self.cx.batch = Some(layout.clone());
         (self.flow, self.batch) = (flow, Some(layout));
         Ok(())
     }

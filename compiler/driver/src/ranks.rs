@@ -4,7 +4,10 @@ use hgnnc_executable::{Executable, Kernels};
 use hgnnc_fusion::LoweringOptions;
 use hgnnc_ir::Dataflow;
 pub use hgnnc_passes::Split;
-use hgnnc_passes::{Disabled, NotPlaced, PassCx, PassManager, SizeInfo, place, place_batch, score_links};
+use hgnnc_passes::{
+    Disabled, NARROW_EXCHANGES, NotPlaced, PassCx, PassManager, SizeInfo, narrow_exchanges, place, place_batch,
+    score_links,
+};
 
 use crate::lower::{LowerError, LowerOptions, forward_of_training, prepare, without_dropout};
 use crate::model::Analyzed;
@@ -78,16 +81,45 @@ pub struct LoweredForRanks {
     pub train_sizes: Option<SizeInfo>,
 }
 
-/// Lowers a checked and [prepared](prepare_for_ranks()) model for any number of ranks. `split` says what of a mini-batch the
-/// ranks divide among themselves, and `shares` is the number of parts of its seeds, by whose size programs are chosen.
+/// The ranks that a program is chosen for, alike on all of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ForRanks {
+    /// The part of a mini-batch that they divide among themselves.
+    pub split: Split,
+    /// The number of parts of its seeds.
+    pub shares: usize,
+    /// As [`element_cost`] says.
+    pub element_cost: f64,
+}
+
+impl ForRanks {
+    /// [`PassCx::element_cost`]: rows belong to all ranks alike, so some are the rank's own.
+    fn element_cost(self) -> u64 {
+        match self.shares > 1 || self.split.shares_relations() {
+            true => (self.element_cost * (1.0 - 1.0 / self.shares.max(2) as f64)) as u64,
+            false => 0,
+        }
+    }
+}
+
+/// Multiply-adds of dense products in whose time an element of a row of a table goes from one rank to another, for each of those
+/// that are computed from it once. It comes in the forward pass, and its gradient goes back; a projection is a product in the
+/// forward pass, and two for its gradients.
+pub fn element_cost(byte_s: f64, multiply_adds_per_s: f64) -> f64 {
+    const BYTES: f64 = 4.0;
+    2.0 * BYTES * byte_s * multiply_adds_per_s / 3.0
+}
+
+/// Lowers a checked and [prepared](prepare_for_ranks()) model for any number of ranks, of which `ranks` says how they work together.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and a construct that has no placement.
 pub fn lower_for_ranks(
     model: &Analyzed,
     options: &LowerOptions,
-    (split, shares): (Split, usize),
+    ranks: ForRanks,
 ) -> Result<LoweredForRanks, LowerError> {
+    let ForRanks { split, shares, .. } = ranks;
     let disabled = disabled_on_ranks(&options.disabled);
     let passes = PassManager::new(&disabled)?;
     let mut spec = model.train.clone().filter(|_| !options.evaluation_only);
@@ -102,7 +134,8 @@ pub fn lower_for_ranks(
     }
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let preferred = LoweringOptions::of(options.machine.as_ref());
-    let cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
+    let element_cost = if disabled.has_pass(NARROW_EXCHANGES) { 0 } else { ranks.element_cost() };
+    let cx = PassCx { arena_budget: options.arena_budget, element_cost, ..context.clone() };
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
     let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
     let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
@@ -125,7 +158,13 @@ pub fn lower_for_ranks(
         let mut train = Compilation::new(forward_of_training(model), cx.clone(), preferred).training(spec);
         train.run(halves(TRAIN).0, passes, || None)?;
         let placed = match &train.batch {
-            Some(layout) => place_batch(&train.flow, layout, spec.training.seeds(), split)?,
+            Some(layout) => {
+                let mut placed = place_batch(&train.flow, layout, spec.training.seeds(), split)?;
+                if element_cost > 0 {
+                    narrow_exchanges(&mut placed, layout, &mut train.cx);
+                }
+                placed
+            }
             None => place(&train.flow, &train.flow)?,
         };
         Ok((train, placed))

@@ -13,7 +13,7 @@ use hgnnc_data::Distributed;
 use hgnnc_dist::network::Network;
 use hgnnc_dist::trace::{Event, ExchangeId, Trace, replay};
 use hgnnc_dist::{Alone, Comm, Tag};
-use hgnnc_driver::{LoweredForRanks, RelationTimes, SizeInfo, Split, cost};
+use hgnnc_driver::{LoweredForRanks, RelationTimes, SizeInfo, Split, cost, element_cost};
 use hgnnc_kernel_ir::kernel::{Launch, Program};
 use hgnnc_machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,13 @@ pub struct PlanRequest {
     pub distribute: Distributed,
 }
 
+impl PlanRequest {
+    /// [`element_cost`] of the network and the processor of a rank.
+    fn element_cost(&self) -> f64 {
+        element_cost(1.0 / self.network.bytes_per_s, self.machine.fma_flops / 2.0)
+    }
+}
+
 /// How ranks divide the work: what `hgnnc train --plan` follows.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
@@ -67,6 +74,10 @@ pub struct RankPlan {
     /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches.
     #[serde(default, skip_serializing_if = "Distributed::is_none")]
     pub distribute: Distributed,
+    /// Multiply-adds in whose time an element of a learned row goes to another process, for which programs of mini-batches are
+    /// chosen.
+    #[serde(default = "Ranks::default_element_cost")]
+    pub element_cost: f64,
     /// Where the edges of semantic graphs are.
     #[serde(default)]
     pub graphs: Vec<GraphPlace>,
@@ -182,8 +193,8 @@ impl RankPlan {
         let split = self.share.split();
         let relations = split.shares_relations().then(|| self.relations.clone());
         let planned_for = Some([self.model.clone(), self.dataset.clone()]);
-        let Self { sections, replicas, distribute, .. } = *self;
-        Ranks { comm, sections, split, replicas, relations, distribute, planned_for }
+        let Self { sections, replicas, distribute, element_cost, .. } = *self;
+        Ranks { comm, sections, split, replicas, relations, distribute, element_cost, planned_for }
     }
 
     /// The words for the way to divide the work in texts.
@@ -227,6 +238,9 @@ impl RankPlan {
             {
                 Err(wrong(format!("{ranks} ranks divided by {} are no {replicas} replicas", share.name())))
             }
+            Self { element_cost, .. } if !(element_cost.is_finite() && element_cost >= 0.0) => {
+                Err(wrong(format!("an element of a row costs {element_cost} multiply-adds")))
+            }
             plan if plan.relations.values().any(|&rank| rank >= plan.ranks / plan.replicas) => {
                 Err(wrong(format!("a relation belongs to a rank above {}", plan.ranks / plan.replicas - 1)))
             }
@@ -267,7 +281,8 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
 
 /// The plans for a way to divide the work: for as many ranks as are asked for, and for fewer.
 fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
-    let ranks = |replicas: usize| Ranks { split: share.split(), replicas, ..Ranks::new(Arc::new(Alone)) };
+    let element_cost = request.element_cost();
+    let ranks = |replicas: usize| Ranks { split: share.split(), replicas, element_cost, ..Ranks::new(Arc::new(Alone)) };
     // Programs depend on the number of parts of the seeds, and not on that of the ranks.
     let mut known: BTreeMap<usize, LoweredForRanks> = BTreeMap::new();
     let mut lowered = |size: usize, replicas: usize| {
@@ -333,7 +348,8 @@ fn plan(
 ) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let (split, distribute) = (share.split(), request.distribute);
-    let ranks = Ranks { sections, split, replicas, distribute, ..Ranks::new(Arc::new(Alone)) };
+    let element_cost = request.element_cost();
+    let ranks = Ranks { sections, split, replicas, distribute, element_cost, ..Ranks::new(Arc::new(Alone)) };
     let times = relation_times(bound, lowered, replicas, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
     let Some(program) = &compiled.executable.kernels.train else {
@@ -386,6 +402,7 @@ fn plan(
         replicas,
         relations: compiled.names_of_relations(),
         distribute,
+        element_cost: ranks.element_cost,
         graphs,
         tables: places::of_tables(bound, &compiled),
         predicted,

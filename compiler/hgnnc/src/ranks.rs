@@ -8,8 +8,8 @@ use hgnnc_data::ranks::Division;
 use hgnnc_data::{BoundData, Distributed, ExecError};
 use hgnnc_dist::{Comm, Tag, all_gather};
 use hgnnc_driver::{
-    LowerError, LowerOptions, LoweredForRanks, RelationModel, RelationTimes, Relations, SizeInfo, Split,
-    assign_relations, compile_cpu_ranks, lower_for_ranks,
+    ForRanks, LowerError, LowerOptions, LoweredForRanks, RelationModel, RelationTimes, Relations, SizeInfo, Split,
+    assign_relations, compile_cpu_ranks, element_cost, lower_for_ranks,
 };
 use hgnnc_executable::Executable;
 use hgnnc_ir::training::Fanout;
@@ -45,6 +45,9 @@ pub struct Ranks {
     /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches. Of what is not
     /// divided, every rank has all.
     pub distribute: Distributed,
+    /// [`element_cost`] of the network and the processors, for which programs of mini-batches are chosen: of the plan, if there
+    /// is one.
+    pub element_cost: f64,
     /// The names of the model and of the dataset that a plan is for, if there is one.
     pub planned_for: Option<[String; 2]>,
 }
@@ -53,11 +56,27 @@ impl Ranks {
     /// Sections that divide evenly among 2, 3, 4, 6, 8, 12 and 24 ranks.
     pub const SECTIONS: usize = 24;
 
+    /// Of dense products, on a core with vectors of 512 bits.
+    pub const MULTIPLY_ADDS_PER_S: f64 = 5e10;
+
+    /// Where no plan knows the network and the processors: 10 Gbit/s, and one core. All ranks must choose alike, so neither is
+    /// measured.
+    pub fn default_element_cost() -> f64 {
+        element_cost(8e-10, Self::MULTIPLY_ADDS_PER_S)
+    }
+
     /// The ranks of a job, with as many sections as they need.
     pub fn new(comm: Arc<dyn Comm>) -> Self {
-        let sections = comm.size().next_multiple_of(Self::SECTIONS);
-        let (split, replicas, relations) = (Split::default(), 1, None);
-        Self { comm, sections, split, replicas, relations, distribute: Distributed::default(), planned_for: None }
+        Self {
+            sections: comm.size().next_multiple_of(Self::SECTIONS),
+            comm,
+            split: Split::default(),
+            replicas: 1,
+            relations: None,
+            distribute: Distributed::default(),
+            element_cost: Self::default_element_cost(),
+            planned_for: None,
+        }
     }
 
     /// The division of vertices among so many ranks, by the parts of each vertex type if there are some.
@@ -254,7 +273,8 @@ pub(crate) fn lower(
     // Evaluations need no training program.
     let evaluation_only = options.evaluation_only || purpose != Purpose::Train;
     let options = LowerOptions { evaluation_only, ..options };
-    lower_for_ranks(model, &options, (ranks.split, shares)).map_err(|error| match error {
+    let for_ranks = ForRanks { split: ranks.split, shares, element_cost: ranks.element_cost };
+    lower_for_ranks(model, &options, for_ranks).map_err(|error| match error {
         LowerError::Place(ref refused) => {
             // The place of a construct that several processes do not compute.
             let place = refused.origin.and_then(|origin| bound.sources()?.place(origin.file, origin.start));

@@ -13,7 +13,7 @@ use hgnnc_dist::network::Network;
 use hgnnc_dist::threads::{InTurns, Recorder, run_alone, run_in_turns};
 use hgnnc_dist::trace::{RankTimes, Trace, replay};
 use hgnnc_dist::{Alone, Comm};
-use hgnnc_driver::Split;
+use hgnnc_driver::{Split, element_cost};
 use hgnnc_graph::show_bytes;
 use hgnnc_ir::training::Part;
 use hgnnc_ranks::SharedInputs;
@@ -199,7 +199,9 @@ fn record(
 ) -> Result<(Vec<Trace>, bool), Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let Simulation { split, distribute, .. } = *simulation;
-    let ranks = Ranks { sections, split, distribute, ..Ranks::new(Arc::new(Alone)) };
+    let multiply_adds_per_s = Ranks::MULTIPLY_ADDS_PER_S * bound.pool.current_num_threads() as f64;
+    let element_cost = element_cost(1.0 / simulation.network.bytes_per_s, multiply_adds_per_s);
+    let ranks = Ranks { sections, split, distribute, element_cost, ..Ranks::new(Arc::new(Alone)) };
     let compiled = CompiledRanks::new(bound, size, Purpose::Train, &ranks, observer)?;
     let (data, options) = (&bound.data, &bound.options);
     let failed = Mutex::new(None);

@@ -72,8 +72,7 @@ pub(crate) fn exchanged(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], val
 
 /// The rows that all ranks have of the vertices that each owns, by the rank that has them.
 fn copies(flow: &Dataflow, ranks: &[(&Bindings, &Evaluation)], of: VertexType, arg: Value) -> Vec<Tensor> {
-    let owned_of = VertexRows::Owned(flow.sampled_type(of));
-    let owned = flow.vertex_types.iter().position(|decl| decl.rows == owned_of).map(VertexType::new);
+    let owned = flow.owner_of_copies(VertexRows::Copies(of));
     let of_rank = |(owner, _): &(&Bindings, &Evaluation)| {
         let own = owned.and_then(|owned| owner.numbers.get(&Space::Vertices(owned)));
         let mut rows = vec![];

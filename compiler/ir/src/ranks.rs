@@ -34,7 +34,8 @@
 //! - A table with a row per vertex of the dataset has one owner for each row. [`VertexRows::Owned`] has the vertices that
 //!   the rank owns and any rank has in its batch; an exchange gives the rows to these ranks. The gradients come back as
 //!   [`VertexRows::Copies`], with a row for each rank that has the vertex, and are summed in the order of the ranks along
-//!   the graph [`EdgeShare::Copies`].
+//!   the graph [`EdgeShare::Copies`]. Where ranks need rows of fewer vertices, within fewer hops, the same owned rows are
+//!   exchanged with types of these.
 //! - Shuffled vertices are those of all ranks: [`VertexRows::Shuffled`] has the vertices whose rows those of the rank take. The
 //!   owner of a vertex has its row from a rank that has sampled it, and an exchange gives it to the ranks that take it.
 //!   Gradients come back to the owner as copies, and go to the ranks that have sampled the vertex in equal parts.
@@ -183,9 +184,18 @@ impl Dataflow {
                 at == end && of_in_edges != of_out_edges && self.in_stack(of_out_edges) == of_in_edges
             }
             (Some(VertexRows::Owned(of)), Some(VertexRows::Shuffled(also))) => of == also,
-            (Some(VertexRows::Owned(of)), _) => of == to,
+            (Some(VertexRows::Owned(of)), _) => of == to || self.owner_of_copies(VertexRows::Copies(to)) == Some(from),
             _ => false,
         }
+    }
+
+    /// The type of the owned vertices to which copies come back.
+    pub fn owner_of_copies(&self, copies: VertexRows) -> Option<VertexType> {
+        let is_it = |decl: &&GraphDecl| {
+            let src = self.vertex_types.get(decl.src.index());
+            decl.share == EdgeShare::Copies && src.is_some_and(|src| src.rows == copies)
+        };
+        self.graphs.iter().find(is_it).map(|decl| decl.dst)
     }
 
     /// The type with these mirrors of a type, declared if it does not exist.
@@ -328,6 +338,12 @@ impl Dataflow {
     /// if it does not exist.
     pub fn graph_of_copies(&mut self, of: VertexType) -> Graph {
         let owned = self.owned(self.sampled_type(of));
+        self.graph_of_copies_to(of, owned)
+    }
+
+    /// The same with the owned vertices of a type that has those of `of` and more: a table has the vertices within so many
+    /// hops, and some of its rows are read within fewer hops only.
+    pub fn graph_of_copies_to(&mut self, of: VertexType, owned: VertexType) -> Graph {
         let name = format!("{}.copies", self.vertex_types[of.index()].name);
         let copies = self.type_of_ranks(name.clone(), VertexRows::Copies(of));
         let known = |decl: &GraphDecl| decl.share == EdgeShare::Copies && decl.src == copies;

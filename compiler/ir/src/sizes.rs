@@ -127,7 +127,10 @@ impl SizeInfo {
                         let ends = Endpoints { sources: destinations, destinations, max_out: 1, max_in: 1 };
                         (destinations, ends)
                     }
-                    EdgeShare::Copies => (sources, Endpoints { sources, destinations, max_out: 1, max_in: 1 }),
+                    EdgeShare::Copies => {
+                        let destinations = destinations.min(sources);
+                        (sources, Endpoints { sources, destinations, max_out: 1, max_in: 1 })
+                    }
                     EdgeShare::All | EdgeShare::In => (0, Endpoints::default()),
                 },
                 Some((stack, Incidence::Edges)) => {

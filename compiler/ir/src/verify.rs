@@ -404,7 +404,11 @@ impl Verifier<'_> {
                 VertexRows::Dataset | VertexRows::Pairs(..) | VertexRows::Cells(..),
                 VertexRows::Sections(of),
             ) => of == decl.src,
-            (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => flow.sampled_type(of) == also,
+            (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => {
+                let of = flow.sampled_type(of);
+                let [a, b] = [of, also].map(|vertex| &flow.vertex_types[vertex.index()]);
+                of == also || (rows(of) == VertexRows::Dataset && a.dataset_name == b.dataset_name)
+            }
             (EdgeShare::Links(of) | EdgeShare::Negatives(of), VertexRows::Edges(also), VertexRows::Links { .. }) => {
                 of == also && flow.graphs.get(of.index()).is_some_and(|of| of.links)
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hgnnc_fusion::DisabledFusions;
+use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{Dataflow, Graph};
 use hgnnc_machine::Machine;
@@ -37,8 +38,10 @@ pub struct PassCx {
     pub arena_budget: Option<u64>,
     /// Bytes that the values of an evaluation take, where they are known. A training program has its memory.
     pub evaluation_bytes: Option<u64>,
-    /// Is the program one of mini-batches? Its tables have rows for the vertices of a batch.
-    pub on_batches: bool,
+    /// The layout of a program of mini-batches, whose tables have rows for the vertices of a batch.
+    pub batch: Option<BatchLayout>,
+    /// Multiply-adds in whose time an element of a row of a table comes from another process, where rows do. Else 0.
+    pub element_cost: u64,
     /// Where memory comes before time: the elements of the largest weight of a product that is fused with the sum that
     /// it reads. Else 0.
     pub lean_weight: usize,

@@ -18,6 +18,7 @@ use crate::dce::dce;
 use crate::drop_stop_gradient::drop_stop_gradient;
 use crate::factor_metapaths::factor_metapaths;
 use crate::move_to_vertices::move_to_vertices;
+use crate::narrow_exchanges::NARROW_EXCHANGES;
 use crate::pass::{Changed, Pass, PassCx};
 use crate::precompute::PRECOMPUTE;
 use crate::reassociate::reassociate;
@@ -139,10 +140,14 @@ const REORDER_SUMMARY: &str = "vertices are renumbered for locality (training on
 /// A few words on [`precompute`](mod@crate::precompute), for `--help`. It makes two programs of one, so it is in no list.
 const PRECOMPUTE_SUMMARY: &str = "rows that depend on no parameter are computed once, not in every batch";
 
+/// A few words on [`narrow_exchanges`](mod@crate::narrow_exchanges), for `--help`. It comes after programs are placed, so it is in
+/// no list.
+const NARROW_SUMMARY: &str = "several processes send projections of learned rows, where these are narrower";
+
 /// Passes and fusions to disable, by name.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disabled {
-    /// Names of passes; [`PRECOMPUTE`] and [`REORDER_VERTICES`] are among them.
+    /// Names of passes; [`PRECOMPUTE`], [`NARROW_EXCHANGES`] and [`REORDER_VERTICES`] are among them.
     pub passes: Vec<String>,
     /// Names of fusion rules, and `value:NAME` for the kernel that stores `NAME`.
     pub fusions: Vec<String>,
@@ -254,7 +259,7 @@ impl PassManager {
     }
 
     /// The names of all passes with their summaries, each once, in the order in which they first run;
-    /// [`PRECOMPUTE`] and [`REORDER_VERTICES`] last.
+    /// [`PRECOMPUTE`], [`NARROW_EXCHANGES`] and [`REORDER_VERTICES`] last.
     pub fn summaries() -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = vec![];
         for pass in MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY) {
@@ -263,6 +268,7 @@ impl PassManager {
             }
         }
         found.push((PRECOMPUTE, PRECOMPUTE_SUMMARY));
+        found.push((NARROW_EXCHANGES, NARROW_SUMMARY));
         found.push((REORDER_VERTICES, REORDER_SUMMARY));
         found
     }

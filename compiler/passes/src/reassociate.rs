@@ -25,12 +25,18 @@
 //! computed in both orders). Where memory comes before time ([`PassCx::lean_weight`]), the sum comes first unless that
 //! takes more than twice as many: a kernel projects the rows that it has summed, and only the result is stored. A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
 //! given.
+//!
+//! Rows of a table may have to come from other processes, as projections of them can ([`narrow_exchanges`]). Then each
+//! element of a row that comes costs as much as [`PassCx::element_cost`] multiply-adds, of all columns or of the projections alone.
+//!
+//! [`narrow_exchanges`]: crate::narrow_exchanges
 
 use hgnnc_analysis::cost::{Times, dense_product, gather_sum, seconds};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, Graph, Op, Reduce, Value};
 use hgnnc_machine::Machine;
 
+use crate::narrow_exchanges::{Users, narrower_columns};
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, count_uses, rewrite};
 use crate::unread_rows::Infinite;
@@ -42,7 +48,16 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let mut infinite = Infinite::default();
     let machine = cx.machine.clone();
-    let known = CostInputs { sizes: &sizes, machine: machine.as_ref(), uses: &uses, lean_weight: cx.lean_weight };
+    let before = flow.clone();
+    let layout = cx.batch.as_ref().filter(|_| cx.element_cost > 0);
+    let remote = layout.map(|layout| (Users::new(&before, layout, &sizes), cx.element_cost));
+    let known = CostInputs {
+        sizes: &sizes,
+        machine: machine.as_ref(),
+        uses: &uses,
+        lean_weight: cx.lean_weight,
+        remote: remote.as_ref(),
+    };
     let moved = rewrite(flow, |r, value, _| {
         let data = r.old.value(value);
         if matches!(data.op, Op::Segment { .. }) {
@@ -67,6 +82,17 @@ struct CostInputs<'a> {
     machine: Option<&'a Machine>,
     uses: &'a [usize],
     lean_weight: usize,
+    /// The program, and the cost of an element of a row that comes from another process, where rows of tables do.
+    remote: Option<&'a (Users<'a>, u64)>,
+}
+
+impl CostInputs<'_> {
+    /// Multiply-adds in whose time an element of a row of a value comes that is summed over a graph, where projections of the
+    /// rows would be narrower.
+    fn element_cost(&self, rows: Value, graph: Graph) -> u64 {
+        let is_cheaper = |program: &Users<'_>| !program.is_first(graph) && narrower_columns(program, rows).is_some();
+        self.remote.filter(|(program, _)| is_cheaper(program)).map_or(0, |(_, cost)| *cost)
+    }
 }
 
 /// The two orders as numbers: `rows` rows of `k` columns before and `n` after a projection with a weight of `products`
@@ -81,17 +107,23 @@ struct Orders {
     /// Operations on an edge for each column.
     cost: u64,
     gathered: bool,
+    /// Multiply-adds for each column of a row that comes from another process.
+    element_cost: u64,
 }
 
 impl Orders {
     /// Multiply-adds of projecting first.
     fn project_first(&self) -> u128 {
-        product(&[self.rows, self.products]).saturating_add(product(&[self.edges, self.cost, self.n]))
+        let sent = product(&[self.rows, self.element_cost, self.n]);
+        let computed = product(&[self.rows, self.products]).saturating_add(product(&[self.edges, self.cost, self.n]));
+        computed.saturating_add(sent)
     }
 
     /// Multiply-adds of summing first.
     fn sum_first(&self) -> u128 {
-        product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]))
+        let sent = product(&[self.rows, self.element_cost, self.k]);
+        let computed = product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]));
+        computed.saturating_add(sent)
     }
 
     /// Is a sum before the projection preferred to save memory?
@@ -160,6 +192,7 @@ fn sum_first(r: &mut Rewriter<'_>, known: CostInputs<'_>, value: Value, log: &mu
         ends: sizes.rows(sum.ty.space),
         cost: messages.cost_per_column(),
         gathered: messages.gather.is_some(),
+        element_cost: known.element_cost(x, graph),
     };
     let changes = orders.sum_first() < orders.project_first() || orders.is_leaner(known.lean_weight);
     log.push(orders.explain(value, name, changes, changes, known.machine));
@@ -208,6 +241,7 @@ fn project_first(
         ends: sizes.rows(sum.ty.space),
         cost: messages.cost_per_column(),
         gathered: true,
+        element_cost: known.element_cost(x, graph),
     };
     let changes = orders.project_first() < orders.sum_first() && !orders.is_leaner(known.lean_weight);
     log.push(orders.explain(summed, name, changes, !changes, known.machine));

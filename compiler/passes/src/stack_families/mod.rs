@@ -52,7 +52,7 @@ pub fn stack_families(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     // Copies read the same values where they read equal ones, such as constants.
     let Changed(mut changed) = cse(flow, &mut PassCx::default());
     let stack_one = |flow: &mut Dataflow, members: &Vec<Graph>, with_given: bool| {
-        let new = stack(flow, members.clone(), cx.on_batches, with_given)?;
+        let new = stack(flow, members.clone(), cx.batch.is_some(), with_given)?;
         let (before, after) = (flow.values.len(), new.values.len());
         *flow = new;
         Ok(format!("{before} values before, {after} after"))

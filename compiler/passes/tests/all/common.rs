@@ -2,6 +2,7 @@
 
 use hgnnc_fusion::lower;
 use hgnnc_interp::{Bindings, Tensor, run};
+use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::{
     Binding, GraphDecl, Init, InputDecl, Matrix, ParamDecl, PatternDecl, RelationDecl, Step, VertexTypeDecl,
 };
@@ -356,7 +357,7 @@ pub fn gradients_are_those_of(
 pub fn kernels_compute_gradients(program: &Dataflow, params: &[Param], bindings: &Bindings) {
     let mut joint = program.clone();
     let passes = PassManager::default();
-    let mut cx = PassCx { on_batches: true, ..PassCx::default() };
+    let mut cx = PassCx { batch: Some(BatchLayout::default()), ..PassCx::default() };
     passes.run_forward(&mut joint, &mut cx);
     let result = joint.result("loss").expect("a loss");
     for (param, gradient) in differentiate(&mut joint, result, params) {

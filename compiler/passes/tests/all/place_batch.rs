@@ -14,7 +14,10 @@ use hgnnc_ir::{
     parse, verify,
 };
 use hgnnc_passes::pipeline::JOINT;
-use hgnnc_passes::{Disabled, PassCx, PassManager, Split, place_batch, to_minibatch, try_differentiate};
+use hgnnc_passes::{
+    Disabled, Endpoints, PassCx, PassManager, SizeInfo, Split, narrow_exchanges, place_batch, to_minibatch,
+    try_differentiate,
+};
 
 use crate::minibatch::{Batch, bindings_of, of_one_type, with_shuffles};
 
@@ -192,7 +195,7 @@ fn ranks_with_seeds_of_their_own_compute_the_gradients_of_one_process() {
 #[test]
 fn ranks_shuffle_the_vertices_of_one_process() {
     let mut exchanged = 0;
-    compute_the_gradients((Split::Seeds, 4 * SEEDS), |target, flow, bindings| {
+    compute_the_gradients((Split::Seeds, 4 * SEEDS, Exchanged::Rows), |target, flow, bindings| {
         let (flow, bindings) = with_shuffles(flow, bindings)?;
         let is_shuffled =
             |data: &ValueData| matches!(data.op, Op::GatherSrc(graph) if flow.graphs[graph.index()].shuffle.is_some());
@@ -200,6 +203,18 @@ fn ranks_shuffle_the_vertices_of_one_process() {
         verify(&flow).is_ok().then_some((target, flow, bindings))
     });
     assert!(exchanged > 60, "{exchanged} gathers of shuffled vertices");
+}
+
+/// Projections of learned rows are computed by the owners of the rows, and so are the gradients of the weights.
+#[test]
+fn ranks_exchange_projections_that_are_narrower_than_rows() {
+    for (split, least) in [(Split::Seeds, [200, 4]), (Split::Relations, [80, 0]), (Split::Grid, [50, 0])] {
+        let unchanged = |target, flow, bindings| Some((target, flow, bindings));
+        let (compared, with_tables, with_first_rows) =
+            compute_the_gradients((split, 32 * SEEDS, Exchanged::Projections), unchanged);
+        let enough = with_tables >= least[0] && with_first_rows >= least[1];
+        assert!(enough, "{split:?}: {compared} programs, {with_tables} tables, {with_first_rows} with first rows");
+    }
 }
 
 #[test]
@@ -213,17 +228,40 @@ fn replicas_with_relations_of_their_ranks_compute_the_gradients_of_one_process()
 }
 
 fn compute_the_gradients_of_one_process(split: Split) {
-    let (compared, with_tables) =
-        compute_the_gradients((split, SEEDS), |target, flow, bindings| Some((target, flow, bindings)));
+    let unchanged = |target, flow, bindings| Some((target, flow, bindings));
+    let (compared, with_tables, _) = compute_the_gradients((split, SEEDS, Exchanged::Rows), unchanged);
     assert!(compared > 60 && with_tables > 10, "{split:?}: {compared} programs, {with_tables} tables");
 }
 
-/// Compares ranks with one process, on random programs that are changed before. The numbers of programs and of tables.
+/// What the ranks send of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exchanged {
+    /// Its rows.
+    Rows,
+    /// Projections of them, in programs where these are narrower.
+    Projections,
+}
+
+/// Sizes of a program of mini-batches: there are far fewer vertices within fewer hops.
+fn few_within_fewer_hops(flow: &Dataflow, layout: &BatchLayout) -> SizeInfo {
+    let count = |hops: usize| 10u64.pow(2 + 2 * hops as u32);
+    let mut sizes = SizeInfo {
+        vertices: layout.vertices.iter().map(|known| count(known.hops)).collect(),
+        edges: vec![1000; layout.graphs.len()],
+        ends: vec![Endpoints { sources: 100, destinations: 100, max_out: 10, max_in: 10 }; layout.graphs.len()],
+        ..SizeInfo::default()
+    };
+    sizes.derive(flow);
+    sizes
+}
+
+/// Compares ranks with one process, on random programs that are changed before. The numbers of programs, of tables, and of
+/// programs that exchange the first of their rows on their own.
 fn compute_the_gradients(
-    (split, seeds_of_programs): (Split, u64),
+    (split, seeds_of_programs, exchanged): (Split, u64, Exchanged),
     mut change: impl FnMut(VertexType, Dataflow, Bindings) -> Option<(VertexType, Dataflow, Bindings)>,
-) -> (usize, usize) {
-    let (mut compared, mut with_tables) = (0, 0);
+) -> (usize, usize, usize) {
+    let (mut compared, mut with_tables, mut with_first_rows) = (0, 0, 0);
     for seed in seeds(seeds_of_programs) {
         let changed = of_one_type(seed).and_then(|(target, flow, bindings)| change(target, flow, bindings));
         let Some((target, flow, bindings)) = changed else { continue };
@@ -233,13 +271,25 @@ fn compute_the_gradients(
         let Some(()) = trained(&mut small, seeds_of_batch) else { continue };
         let disabled = Disabled { passes: vec!["compact_endpoints".into()], ..Disabled::default() };
         PassManager::new(&disabled).expect("the pass exists").run(JOINT, &mut small, &mut PassCx::default());
-        let placed = match place_batch(&small, &layout, Some(target), split) {
+        let mut placed = match place_batch(&small, &layout, Some(target), split) {
             Ok(placed) => placed,
             Err(refused) if split.shares_relations() && refused.why.contains("the seeds have learned rows") => {
                 continue;
             }
             Err(refused) => panic!("seed {seed}: {refused}\n{small}"),
         };
+        if exchanged == Exchanged::Projections {
+            let mut cx = PassCx::new(Some(few_within_fewer_hops(&placed, &layout)));
+            if !narrow_exchanges(&mut placed, &layout, &mut cx).0 {
+                continue;
+            }
+            PassManager::default().run_placed(&mut placed, &mut cx);
+            let of_first = |decl: &GraphDecl| match placed.vertex_types[decl.src.index()].rows {
+                VertexRows::Copies(of) => placed.vertex_types[decl.dst.index()].rows != VertexRows::Owned(of),
+                _ => false,
+            };
+            with_first_rows += usize::from(placed.graphs.iter().any(of_first));
+        }
         assert_eq!(verify(&placed), Ok(()), "seed {seed}\n{placed}");
         let text = placed.to_string();
         let read = parse(&text).unwrap_or_else(|error| panic!("seed {seed}: {error:?}\n{text}"));
@@ -306,7 +356,7 @@ fn compute_the_gradients(
             compared += 1;
         }
     }
-    (compared, with_tables)
+    (compared, with_tables, with_first_rows)
 }
 
 pub fn close(expected: &[f64], found: &[f64], what: &str) {
@@ -350,6 +400,45 @@ fn trained_batch(text: &str) -> (Dataflow, BatchLayout) {
     let papers = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("the seeds");
     trained(&mut small, papers).expect("it has a derivative");
     (small, layout)
+}
+
+/// Author.2 has a projection of two columns, and the rows of Author.1, which are few, are sent as they are.
+#[test]
+fn projections_are_sent_instead_of_wider_rows() {
+    let text = r#"
+dataflow small {
+  vertex Paper from "paper"
+  vertex Author from "author"
+  relation writes: Author -> Paper from "writes"
+  relation knows: Author -> Author from "knows"
+  graph writes: Author -> Paper = >writes
+  graph knows: Author -> Author = >knows
+  param table : f32[|Author|, 8] = uniform(1.0)
+  param w : f32[8, 2] = glorot(8, 2)
+  param w_self : f32[8, 2] = glorot(8, 2)
+  %0 = param table                   : f32[|Author|, 8]      @FP
+  %1 = rows %0                       : f32[Author; 8]        @FP
+  %2 = param w                       : f32[8, 2]             @FP
+  %3 = matmul %1, %2                 : f32[Author; 2]        @FP
+  %4 = gather.src knows, %3          : f32[edges(knows); 2]  @NA
+  %5 = segment.sum.in knows, %4      : f32[Author; 2]        @NA
+  %6 = param w_self                  : f32[8, 2]             @FP
+  %7 = matmul %1, %6                 : f32[Author; 2]        @FP
+  %8 = add %5, %7                    : f32[Author; 2]        @SF
+  %9 = tanh %8                       : f32[Author; 2]        @SF
+  %10 = gather.src writes, %9        : f32[edges(writes); 2] @NA
+  %11 = segment.sum.in writes, %10   : f32[Paper; 2]         @NA
+  result out = %11
+}
+"#;
+    let (mut small, layout) = trained_batch(text);
+    PassManager::default().run(JOINT, &mut small, &mut PassCx::default());
+    let mut placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
+    let mut cx = PassCx::new(Some(few_within_fewer_hops(&placed, &layout)));
+    assert!(narrow_exchanges(&mut placed, &layout, &mut cx).0);
+    PassManager::default().run_placed(&mut placed, &mut cx);
+    assert_eq!(verify(&placed), Ok(()));
+    insta::assert_snapshot!(format!("{}\n\n{placed}", cx.explain.join("\n")));
 }
 
 /// Rows of shuffled vertices go from the ranks that have sampled them to their owners, and from these to the ranks that take

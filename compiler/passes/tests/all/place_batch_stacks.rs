@@ -3,6 +3,7 @@
 
 use hgnnc_interp::ranks::run_ranks;
 use hgnnc_interp::{Bindings, Tensor, run};
+use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::{
     BinaryOp, Dataflow, Direction, Graph, Input, Op, Param, Reduce, Space, Type, UnaryOp, Value, VertexType, parse,
     stacks, verify,
@@ -117,7 +118,7 @@ fn compute_the_gradients_of_one_process(split: Split) {
     let bindings = bindings(&flow);
     let (mut small, layout) = to_minibatch(&flow).expect("in-edges only");
     let passes = PassManager::default();
-    let mut cx = PassCx { on_batches: true, ..PassCx::default() };
+    let mut cx = PassCx { batch: Some(BatchLayout::default()), ..PassCx::default() };
     passes.run_model(&mut small, &mut cx);
     assert_eq!(small.stacks.len(), 2, "a stack for each hop: {:?}", cx.explain);
     let seeds_of_batch = layout.vertices.iter().position(|known| known.hops == 0).map(VertexType::new).expect("seeds");

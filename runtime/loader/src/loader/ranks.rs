@@ -57,6 +57,16 @@ pub(super) struct SharedTable {
     copies: VertexType,
     /// From copies to owned vertices.
     graph: Graph,
+    /// Sampled vertices within fewer hops, whose rows are exchanged on their own.
+    first: Vec<FirstRows>,
+}
+
+/// Vertex types for the first sampled vertices of a table.
+struct FirstRows {
+    sampled: VertexType,
+    copies: VertexType,
+    /// From copies to the owned vertices of the table.
+    graph: Graph,
 }
 
 /// Scratch memory to number vertices that are owned. Positions are 0 between batches.
@@ -87,12 +97,26 @@ pub(super) fn failed(error: CommError) -> ExecError {
 impl Share {
     pub fn new(rank: Rank, program: &Program, layout: &BatchLayout, seeds: &Seeds) -> Self {
         let tables = &program.tables;
-        let of = |rows: VertexRows| tables.vertex_types.iter().position(|decl| decl.rows == rows).map(VertexType::new);
         let table = |(index, decl): (usize, &hgnnc_ir::dataflow::VertexTypeDecl)| {
             let VertexRows::Owned(sampled) = decl.rows else { return None };
-            let (owned, copies) = (VertexType::new(index), of(VertexRows::Copies(sampled))?);
-            let graph = tables.graphs.iter().position(|decl| decl.share == EdgeShare::Copies && decl.src == copies)?;
-            Some(SharedTable { sampled, owned, copies, graph: Graph::new(graph) })
+            let owned = VertexType::new(index);
+            let (mut all, mut first) = (None, vec![]);
+            for (graph, decl) in tables.graphs.iter().enumerate() {
+                if decl.share != EdgeShare::Copies || decl.dst != owned {
+                    continue;
+                }
+                let (copies, graph) = (decl.src, Graph::new(graph));
+                match tables.vertex_types[copies.index()].rows {
+                    VertexRows::Copies(of) if of == sampled => all = Some((copies, graph)),
+                    // Those of shuffled vertices are no sampled ones.
+                    VertexRows::Copies(of) if tables.vertex_types[of.index()].rows == VertexRows::Dataset => {
+                        first.push(FirstRows { sampled: of, copies, graph });
+                    }
+                    _ => {}
+                }
+            }
+            let (copies, graph) = all?;
+            Some(SharedTable { sampled, owned, copies, graph, first })
         };
         let is_mask = |instr: &hgnnc_kernel_ir::kernel::Instr| matches!(instr.op, KernelOp::Mask { .. });
         let masks = program.kernels().any(|kernel| match &kernel.body {
@@ -213,7 +237,11 @@ impl Share {
     pub fn complete_empty(&self, tables: &Dataflow, data: &mut BoundData) {
         self.count(tables, data);
         let ranks = self.rank.comm.size();
-        let of_tables = self.tables.iter().flat_map(|table| [table.sampled, table.copies]);
+        let of_first = |first: &FirstRows| [first.sampled, first.copies];
+        let of_tables = self
+            .tables
+            .iter()
+            .flat_map(|table| table.first.iter().flat_map(of_first).chain([table.sampled, table.copies]));
         for vertex in of_tables.chain(self.shuffled.iter().flat_map(SharedShuffle::routed)) {
             let none = Route { send: vec![], send_rows: vec![0; ranks], recv_rows: vec![0; ranks], places: None };
             data.routes[vertex.index()] = Some(Arc::new(none));
@@ -355,32 +383,51 @@ impl MiniBatchLoader {
                 places[owner].push(row);
                 wanted[owner].push(vertex);
             }
-            let others = vertices.len() - wanted[share.rank.comm.rank()].len();
+            // The last numbers say how many of the vertices come first, within fewer hops: they have the first rows.
+            for first in &table.first {
+                let count = self.vertices(sampled, first.sampled).len();
+                let of_owner = |places: &Vec<u32>| places.partition_point(|&row| (row as usize) < count) as u32;
+                wanted.iter_mut().zip(&places).for_each(|(wanted, places)| wanted.push(of_owner(places)));
+            }
+            let sent: usize = wanted.iter().map(Vec::len).sum();
+            let others = sent - wanted[share.rank.comm.rank()].len();
             share.sent.fetch_add((others * size_of::<u32>()) as u64, Relaxed);
-            let Some(asked) = tell_owners(&share.rank, MAKES, &wanted)? else { return Ok(false) };
+            let Some(mut asked) = tell_owners(&share.rank, MAKES, &wanted)? else { return Ok(false) };
+            let counts = |lists: &mut [Vec<u32>]| -> Vec<Vec<usize>> {
+                let of_list = |list: &mut Vec<u32>| {
+                    let at = list.len() - table.first.len();
+                    list.drain(at..).map(|count| count as usize).collect()
+                };
+                lists.iter_mut().map(of_list).collect()
+            };
+            let (first_wanted, first_asked) = (counts(&mut wanted), counts(&mut asked));
             let first = borders[share.rank.comm.rank()] as u32;
             let own = borders[share.rank.comm.rank() + 1] - first as usize;
             let at = numbering.number(asked.iter().flatten().map(|&vertex| vertex - first), own, &mut owned.rows);
-            let lens = |lists: &[Vec<u32>]| lists.iter().map(Vec::len).collect::<Vec<usize>>();
-            let graph = &mut data.graphs[table.graph.index()];
-            (graph.num_src, graph.num_dst) = (at.len(), owned.rows.len());
-            (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
-            grouped(&at, owned.rows.len(), &mut graph.csc);
             data.num_vertices[table.owned.index()] = owned.rows.len();
-            data.num_vertices[table.copies.index()] = at.len();
-            let places = places.concat();
-            data.routes[table.copies.index()] = Some(Arc::new(Route {
-                send: places.clone(),
-                send_rows: lens(&wanted),
-                recv_rows: lens(&asked),
-                places: None,
-            }));
-            data.routes[table.sampled.index()] = Some(Arc::new(Route {
-                send: at,
-                send_rows: lens(&asked),
-                recv_rows: lens(&wanted),
-                places: Some(places),
-            }));
+            for (index, first) in table.first.iter().enumerate() {
+                let of_ranks =
+                    |counts: &[Vec<usize>]| counts.iter().map(|counts| counts[index]).collect::<Vec<usize>>();
+                let (wanted_rows, asked_rows) = (of_ranks(&first_wanted), of_ranks(&first_asked));
+                let begins = asked.iter().scan(0, |begin, asked| Some(std::mem::replace(begin, *begin + asked.len())));
+                let kept = begins.zip(&asked_rows).flat_map(|(begin, &count)| &at[begin..begin + count]);
+                let rows = RoutedRows {
+                    at: kept.copied().collect(),
+                    asked_rows,
+                    places: places
+                        .iter()
+                        .zip(&wanted_rows)
+                        .flat_map(|(places, &count)| &places[..count])
+                        .copied()
+                        .collect(),
+                    wanted_rows,
+                };
+                data.graphs[first.graph.index()].name.clone_from(&self.tables.graphs[first.graph.index()].name);
+                rows.bind(owned.rows.len(), (first.graph, first.copies, first.sampled), data);
+            }
+            let lens = |lists: &[Vec<u32>]| lists.iter().map(Vec::len).collect::<Vec<usize>>();
+            let rows = RoutedRows { at, asked_rows: lens(&asked), places: places.concat(), wanted_rows: lens(&wanted) };
+            rows.bind(owned.rows.len(), (table.graph, table.copies, table.sampled), data);
         }
         if !self.share_shuffled(share, mini_batch)? {
             return Ok(false);
@@ -502,6 +549,38 @@ impl MiniBatchLoader {
             Some(owned) => &owned.rows,
             None => self.vertices(&mini_batch.sampled, sampled),
         }
+    }
+}
+
+/// Rows that ranks exchange with their owners.
+struct RoutedRows {
+    /// By rank and row that it wants from here: its place among those that this rank owns.
+    at: Vec<u32>,
+    /// By rank: the rows that it wants from here.
+    asked_rows: Vec<usize>,
+    /// By owner and row that is wanted from it: its place among those of the batch.
+    places: Vec<u32>,
+    /// By rank: the rows that are wanted from it.
+    wanted_rows: Vec<usize>,
+}
+
+impl RoutedRows {
+    /// The edges from copies to owned rows, and the routes of both.
+    fn bind(self, owned: usize, (graph, copies, sampled): (Graph, VertexType, VertexType), data: &mut BoundData) {
+        let Self { at, asked_rows, places, wanted_rows } = self;
+        let graph = &mut data.graphs[graph.index()];
+        (graph.num_src, graph.num_dst) = (at.len(), owned);
+        (graph.ends, graph.classes, graph.csr) = ([None, None], Default::default(), Adjacency::default());
+        grouped(&at, owned, &mut graph.csc);
+        data.num_vertices[copies.index()] = at.len();
+        data.routes[copies.index()] = Some(Arc::new(Route {
+            send: places.clone(),
+            send_rows: wanted_rows.clone(),
+            recv_rows: asked_rows.clone(),
+            places: None,
+        }));
+        data.routes[sampled.index()] =
+            Some(Arc::new(Route { send: at, send_rows: asked_rows, recv_rows: wanted_rows, places: Some(places) }));
     }
 }
 
