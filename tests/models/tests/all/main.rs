@@ -23,6 +23,7 @@ mod paths;
 mod rank_graph_stacks;
 mod rank_links;
 mod rank_plans;
+mod rank_projections;
 mod rank_sampling;
 mod rank_stacks;
 mod ranks;

@@ -45,7 +45,7 @@ fn plans(source: &str, data: &Arc<Dataset>, ranks: usize) -> Vec<Candidate> {
 }
 
 /// The bytes that each rank sends in the steps of an epoch.
-fn counted(source: &str, data: &Arc<Dataset>, plan: &RankPlan) -> Vec<u64> {
+pub fn counted(source: &str, data: &Arc<Dataset>, plan: &RankPlan) -> Vec<u64> {
     let of_ranks = threads::run(plan.ranks, |comm| -> Result<Vec<u64>, Error> {
         let ranks = plan.ranks(Arc::clone(comm));
         let mut prepared = prepare(Purpose::Train, &job(source, data, Some(ranks)), &mut Silent)?;
