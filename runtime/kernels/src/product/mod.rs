@@ -197,6 +197,16 @@ pub fn outer(
                     }
                 }
             }
+        } else if library::is_faster(k, n, dispatch.features()) && n > k {
+            // The library takes 1.2 to 1.5 times as long for few rows of many columns as for the transposed result.
+            let of = Matrix { rows: n, columns: height, row_stride: height, column_stride: 1, start: 0 };
+            let mut sums = vec![0.0; n * height];
+            library::multiply(of, &mut sums, rhs.transposed(), y, lhs, x, false);
+            for (i, row) in out[dst.start..].chunks_exact_mut(n).take(height).enumerate() {
+                for (j, slot) in row.iter_mut().enumerate() {
+                    *slot = if accumulate { *slot } else { 0.0 } + sums[j * height + i];
+                }
+            }
         } else if library::is_faster(k, n, dispatch.features()) {
             library::multiply(dst, out, lhs.transposed(), x, rhs, y, accumulate);
         } else {
