@@ -93,12 +93,14 @@ pub struct ForRanks {
 }
 
 impl ForRanks {
+    /// Whether some rows of tables are those of other ranks.
+    fn exchange_rows(self) -> bool {
+        self.shares > 1 || self.split.shares_relations()
+    }
+
     /// [`PassCx::element_cost`]: rows belong to all ranks alike, so some are the rank's own.
     fn element_cost(self) -> u64 {
-        match self.shares > 1 || self.split.shares_relations() {
-            true => (self.element_cost * (1.0 - 1.0 / self.shares.max(2) as f64)) as u64,
-            false => 0,
-        }
+        (self.element_cost * (1.0 - 1.0 / self.shares.max(2) as f64)) as u64
     }
 }
 
@@ -134,7 +136,8 @@ pub fn lower_for_ranks(
     }
     let context = PassCx { machine: options.machine.clone(), ..PassCx::new(options.sizes.clone()) };
     let preferred = LoweringOptions::of(options.machine.as_ref());
-    let element_cost = if disabled.has_pass(NARROW_EXCHANGES) { 0 } else { ranks.element_cost() };
+    let narrows = ranks.exchange_rows() && !disabled.has_pass(NARROW_EXCHANGES);
+    let element_cost = if narrows { ranks.element_cost() } else { 0 };
     let cx = PassCx { arena_budget: options.arena_budget, element_cost, ..context.clone() };
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
     let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
@@ -160,7 +163,7 @@ pub fn lower_for_ranks(
         let placed = match &train.batch {
             Some(layout) => {
                 let mut placed = place_batch(&train.flow, layout, spec.training.seeds(), split)?;
-                if element_cost > 0 {
+                if narrows {
                     narrow_exchanges(&mut placed, layout, &mut train.cx);
                 }
                 placed

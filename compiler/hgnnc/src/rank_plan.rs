@@ -281,17 +281,16 @@ pub fn plan_ranks(job: &Job, request: &PlanRequest, observer: &mut dyn Observer)
 
 /// The plans for a way to divide the work: for as many ranks as are asked for, and for fewer.
 fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(Vec<Candidate>, Vec<RankPlan>), Error> {
-    let element_cost = request.element_cost();
-    let ranks = |replicas: usize| Ranks { split: share.split(), replicas, element_cost, ..Ranks::new(Arc::new(Alone)) };
+    let ranks = |replicas: usize| Ranks { split: share.split(), replicas, ..Ranks::new(Arc::new(Alone)) };
     // Programs depend on the number of parts of the seeds, and not on that of the ranks.
-    let mut known: BTreeMap<usize, LoweredForRanks> = BTreeMap::new();
+    let mut known: BTreeMap<usize, Vec<Programs>> = BTreeMap::new();
     let mut lowered = |size: usize, replicas: usize| {
         let ranks = ranks(replicas);
         let shares = ranks.shares(bound, size);
         if let Some(lowered) = known.get(&shares) {
             return Ok(lowered.clone());
         }
-        let lowered = lower(bound, Purpose::Train, &ranks, shares)?;
+        let lowered = programs(bound, &ranks, shares, request)?;
         known.insert(shares, lowered.clone());
         Ok(lowered)
     };
@@ -301,11 +300,19 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
         Err(Error::Input(why)) => return Ok((vec![Candidate::Refused(share, why)], vec![])),
         Err(error) => return Err(error),
     }
+    let mut fastest = |size: usize, replicas: usize| -> Result<RankPlan, Error> {
+        let mut best: Option<RankPlan> = None;
+        for programs in lowered(size, replicas)? {
+            let plan = plan(bound, &programs, (share, size, replicas), request)?;
+            if best.as_ref().is_none_or(|best| plan.predicted.step_ms < best.predicted.step_ms) {
+                best = Some(plan);
+            }
+        }
+        best.ok_or_else(|| Error::input("there is no program to plan"))
+    };
     let (mut all, mut fewer) = (vec![], vec![]);
     for replicas in replicas_of(share, request.ranks) {
-        let planned = lowered(request.ranks, replicas)
-            .and_then(|lowered| plan(bound, &lowered, (share, request.ranks, replicas), request));
-        match planned {
+        match fastest(request.ranks, replicas) {
             Ok(plan) => all.push(Candidate::Planned(Box::new(plan))),
             // Other grids may have fewer ranks for the relations.
             Err(Error::Input(_)) if share == Shared::Grid => {}
@@ -316,13 +323,39 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
     // One rank has all seeds and all relations. Grids are planned for all ranks only.
     let only = |&size: &usize| share != Shared::Grid && (size > 1 || share != Shared::Relations);
     for size in fewer_ranks(request.ranks).into_iter().filter(only) {
-        match lowered(size, 1).and_then(|lowered| plan(bound, &lowered, (share, size, 1), request)) {
+        match fastest(size, 1) {
             Ok(plan) => fewer.push(plan),
             Err(Error::Input(_)) => {}
             Err(error) => return Err(error),
         }
     }
     Ok((all, fewer))
+}
+
+/// The programs of a model for ranks, and [`ForRanks::element_cost`](hgnnc_driver::ForRanks::element_cost), for which they were
+/// chosen.
+#[derive(Clone)]
+struct Programs {
+    lowered: LoweredForRanks,
+    element_cost: f64,
+}
+
+/// The programs to choose from: sums of learned rows that other ranks have may come before their projections or after, by expected
+/// sizes of mini-batches. Of plans, the sizes are those that were sampled.
+fn programs(bound: &BoundJob, ranks: &Ranks, shares: usize, request: &PlanRequest) -> Result<Vec<Programs>, Error> {
+    let of_cost = |element_cost: f64| -> Result<Programs, Error> {
+        let ranks = Ranks { element_cost, ..ranks.clone() };
+        Ok(Programs { lowered: lower(bound, Purpose::Train, &ranks, shares)?, element_cost })
+    };
+    let mut all = vec![of_cost(request.element_cost())?];
+    if bound.on_batches() {
+        let other = of_cost(0.0)?;
+        let train = |programs: &Programs| programs.lowered.executable.kernels.train.clone();
+        if train(&other) != train(&all[0]) {
+            all.push(other);
+        }
+    }
+    Ok(all)
 }
 
 /// Powers of two: a plan for any number of ranks has one for half as many or more beside it, and all of them together
@@ -342,13 +375,12 @@ fn replicas_of(share: Shared, size: usize) -> Vec<usize> {
 /// A plan for so many ranks.
 fn plan(
     bound: &BoundJob,
-    lowered: &LoweredForRanks,
+    &Programs { ref lowered, element_cost }: &Programs,
     (share, size, replicas): (Shared, usize, usize),
     request: &PlanRequest,
 ) -> Result<RankPlan, Error> {
     let sections = size.next_multiple_of(Ranks::SECTIONS);
     let (split, distribute) = (share.split(), request.distribute);
-    let element_cost = request.element_cost();
     let ranks = Ranks { sections, split, replicas, distribute, element_cost, ..Ranks::new(Arc::new(Alone)) };
     let times = relation_times(bound, lowered, replicas, request);
     let compiled = CompiledRanks::of(lowered.clone(), bound, (size, &ranks), times)?;
@@ -402,7 +434,7 @@ fn plan(
         replicas,
         relations: compiled.names_of_relations(),
         distribute,
-        element_cost: ranks.element_cost,
+        element_cost,
         graphs,
         tables: places::of_tables(bound, &compiled),
         predicted,
