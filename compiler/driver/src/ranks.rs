@@ -98,15 +98,14 @@ impl ForRanks {
         self.shares > 1 || self.split.shares_relations()
     }
 
-    /// [`PassCx::element_cost`]: rows belong to all ranks alike, so some are the rank's own.
+    /// [`PassCx::element_cost`]: some rows are the rank's own, half of them at most.
     fn element_cost(self) -> u64 {
         (self.element_cost * (1.0 - 1.0 / self.shares.max(2) as f64)) as u64
     }
 }
 
-/// Multiply-adds of dense products in whose time an element of a row of a table goes from one rank to another, for each of those
-/// that are computed from it once. It comes in the forward pass, and its gradient goes back; a projection is a product in the
-/// forward pass, and two for its gradients.
+/// Multiply-adds of dense products in whose time an element of a row of a table goes from one rank to another. It does so in the
+/// forward pass, and its gradient goes back; a multiply-add of a projection has two more in the backward pass.
 pub fn element_cost(byte_s: f64, multiply_adds_per_s: f64) -> f64 {
     const BYTES: f64 = 4.0;
     2.0 * BYTES * byte_s * multiply_adds_per_s / 3.0
@@ -138,7 +137,7 @@ pub fn lower_for_ranks(
     let preferred = LoweringOptions::of(options.machine.as_ref());
     let narrows = ranks.exchange_rows() && !disabled.has_pass(NARROW_EXCHANGES);
     let element_cost = if narrows { ranks.element_cost() } else { 0 };
-    let cx = PassCx { arena_budget: options.arena_budget, element_cost, ..context.clone() };
+    let cx = PassCx { arena_budget: options.arena_budget, ..context.clone() };
     // Evaluations beside mini-batches are rare, and all vertices at once take the most memory.
     let of_infer = if on_batches { passes.lowering_options(preferred.for_rare_runs()) } else { preferred };
     let lean_weight = if of_infer.lean { of_infer.row_weight } else { 0 };
@@ -157,19 +156,25 @@ pub fn lower_for_ranks(
     infer.run(of_flow, &passes, || None)?;
     let mut without_stacks = disabled.clone();
     without_stacks.passes.push(STACK_FAMILIES.into());
-    let place_training = |spec, passes: &PassManager| -> Result<(Compilation, Dataflow), LowerError> {
-        let mut train = Compilation::new(forward_of_training(model), cx.clone(), preferred).training(spec);
+    let place_at = |spec, passes: &PassManager, element_cost| -> Result<(Compilation, Dataflow, bool), LowerError> {
+        let cx = PassCx { element_cost, ..cx.clone() };
+        let mut train = Compilation::new(forward_of_training(model), cx, preferred).training(spec);
         train.run(halves(TRAIN).0, passes, || None)?;
-        let placed = match &train.batch {
-            Some(layout) => {
-                let mut placed = place_batch(&train.flow, layout, spec.training.seeds(), split)?;
-                if narrows {
-                    narrow_exchanges(&mut placed, layout, &mut train.cx);
-                }
-                placed
-            }
-            None => place(&train.flow, &train.flow)?,
+        let Some(layout) = &train.batch else {
+            let placed = place(&train.flow, &train.flow)?;
+            return Ok((train, placed, false));
         };
+        let mut placed = place_batch(&train.flow, layout, spec.training.seeds(), split)?;
+        let narrowed = narrows && narrow_exchanges(&mut placed, layout, &mut train.cx).0;
+        Ok((train, placed, narrowed))
+    };
+    let place_training = |spec, passes: &PassManager| -> Result<(Compilation, Dataflow), LowerError> {
+        let (train, placed, narrowed) = place_at(spec, passes, element_cost)?;
+        if narrowed || element_cost == 0 || !on_batches {
+            return Ok((train, placed));
+        }
+        // Rows are sent as they are, so nothing pays for projecting more of them than there are sums.
+        let (train, placed, _) = place_at(spec, passes, 0)?;
         Ok((train, placed))
     };
     let placed = match spec {

@@ -74,8 +74,7 @@ pub struct RankPlan {
     /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches.
     #[serde(default, skip_serializing_if = "Distributed::is_none")]
     pub distribute: Distributed,
-    /// Multiply-adds in whose time an element of a learned row goes to another process, for which programs of mini-batches are
-    /// chosen.
+    /// Multiply-adds in whose time an element of a learned row goes to another process: programs of mini-batches are chosen for it.
     #[serde(default = "Ranks::default_element_cost")]
     pub element_cost: f64,
     /// Where the edges of semantic graphs are.
@@ -332,8 +331,7 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
     Ok((all, fewer))
 }
 
-/// The programs of a model for ranks, and [`ForRanks::element_cost`](hgnnc_driver::ForRanks::element_cost), for which they were
-/// chosen.
+/// The programs of a model for ranks, chosen for this [`element_cost`].
 #[derive(Clone)]
 struct Programs {
     lowered: LoweredForRanks,

@@ -45,8 +45,7 @@ pub struct Ranks {
     /// Parts of the dataset of which each rank has those of its own vertices, in training on mini-batches. Of what is not
     /// divided, every rank has all.
     pub distribute: Distributed,
-    /// [`element_cost`] of the network and the processors, for which programs of mini-batches are chosen: of the plan, if there
-    /// is one.
+    /// [`element_cost`] of the network and the processors, by which programs of mini-batches are chosen: that of a plan, if any.
     pub element_cost: f64,
     /// The names of the model and of the dataset that a plan is for, if there is one.
     pub planned_for: Option<[String; 2]>,
@@ -59,8 +58,7 @@ impl Ranks {
     /// Of dense products, on a core with vectors of 512 bits.
     pub const MULTIPLY_ADDS_PER_S: f64 = 5e10;
 
-    /// Where no plan knows the network and the processors: 10 Gbit/s, and one core. All ranks must choose alike, so neither is
-    /// measured.
+    /// Without a plan, which knows the network and the processors: 10 Gbit/s and one core, since all ranks must choose alike.
     pub fn default_element_cost() -> f64 {
         element_cost(8e-10, Self::MULTIPLY_ADDS_PER_S)
     }

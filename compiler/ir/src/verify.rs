@@ -405,6 +405,11 @@ impl Verifier<'_> {
                 VertexRows::Sections(of),
             ) => of == decl.src,
             (EdgeShare::Copies, VertexRows::Copies(of), VertexRows::Owned(also)) => {
+                // Exchanges find the owners of copies by this graph.
+                let same = |other: &&GraphDecl| other.share == EdgeShare::Copies && other.src == decl.src;
+                if flow.graphs.iter().filter(same).count() > 1 {
+                    self.report(place, "other edges lead from the same copies");
+                }
                 let of = flow.sampled_type(of);
                 let [a, b] = [of, also].map(|vertex| &flow.vertex_types[vertex.index()]);
                 of == also || (rows(of) == VertexRows::Dataset && a.dataset_name == b.dataset_name)

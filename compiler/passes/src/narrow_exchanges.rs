@@ -37,7 +37,7 @@
 use hgnnc_ir::batch::{BatchGraph, BatchLayout};
 use hgnnc_ir::sizes::SizeInfo;
 use hgnnc_ir::{BinaryOp, Dataflow, Direction, EdgeShare, Graph, Op, Reduce, Space, Value, VertexRows, VertexType};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::pass::{Changed, PassCx};
 use crate::rewrite::{Rewriter, rewrite};
@@ -55,7 +55,9 @@ pub fn narrow_exchanges(flow: &mut Dataflow, layout: &BatchLayout, cx: &mut Pass
         let Some(of_type) = program.of_type(rows) else { continue };
         let [before, after] = of_type.columns;
         let name = &flow.vertex_types[rows.index()].name;
-        let applies = after < before;
+        // First rows come from the owners of one type.
+        let firsts = of_type.narrowed.firsts();
+        let applies = after < before && firsts.is_disjoint(&found.firsts());
         let verdict = if applies { "projections are sent" } else { "the rows are sent" };
         log.push(format!(
             "{after:.0} numbers for each row of `{name}` with projections, {before:.0} without: {verdict}"
@@ -304,6 +306,16 @@ impl<'a> Users<'a> {
 }
 
 impl Narrowed {
+    /// The types with first rows of a table.
+    fn firsts(&self) -> FxHashSet<VertexType> {
+        let of_gradients = self.gradients.values().flat_map(|(_, summands)| summands);
+        let of_gradients = of_gradients.filter_map(|summand| match *summand {
+            Summand::First(_, first) => Some(first),
+            Summand::Projected(_) | Summand::Whole(_) => None,
+        });
+        self.selected.values().map(|&(_, first)| first).chain(of_gradients).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.projected.is_empty() && self.selected.is_empty() && self.gradients.is_empty()
     }
@@ -314,7 +326,7 @@ impl Narrowed {
         self.gradients.extend(other.gradients);
     }
 
-    /// What a value becomes. `sums` has the sums over all copies that exist, by the value that each rank has.
+    /// The replacement of a value. `sums` has the sums over all copies that exist, by the value that each rank has.
     fn rule(&self, r: &mut Rewriter<'_>, value: Value, sums: &mut FxHashMap<Value, Value>) -> Option<Value> {
         let data = r.old.value(value);
         if let Some(&(owned, first)) = self.selected.get(&value) {
@@ -363,9 +375,17 @@ impl Narrowed {
                 let value = r.mapped(value);
                 sum_of_copies(r, graph, value)
             }
-            Summand::Whole(value) => summed(r, value, rows, sums),
+            Summand::Whole(value) => r.mapped(value),
         };
-        let all: Vec<Value> = summands.iter().map(|summand| of_summand(r, summand)).collect();
+        let is_whole = |summand: &&Summand| matches!(summand, Summand::Whole(_));
+        let whole: Vec<Value> = summands.iter().filter(is_whole).map(|summand| of_summand(r, summand)).collect();
+        let others = summands.iter().filter(|summand| !is_whole(summand));
+        let mut all: Vec<Value> = others.map(|summand| of_summand(r, summand)).collect();
+        // One exchange for all that travels as it is.
+        if let Some(whole) = whole.into_iter().reduce(|a, b| r.add(Op::Binary(BinaryOp::Add), &[a, b])) {
+            let graph = r.new.graph_of_copies(rows);
+            all.push(sum_of_copies(r, graph, whole));
+        }
         all.into_iter().reduce(|a, b| r.add(Op::Binary(BinaryOp::Add), &[a, b]))
     }
 }

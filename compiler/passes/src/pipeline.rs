@@ -140,8 +140,7 @@ const REORDER_SUMMARY: &str = "vertices are renumbered for locality (training on
 /// A few words on [`precompute`](mod@crate::precompute), for `--help`. It makes two programs of one, so it is in no list.
 const PRECOMPUTE_SUMMARY: &str = "rows that depend on no parameter are computed once, not in every batch";
 
-/// A few words on [`narrow_exchanges`](mod@crate::narrow_exchanges), for `--help`. It comes after programs are placed, so it is in
-/// no list.
+/// A few words on [`narrow_exchanges`](mod@crate::narrow_exchanges), for `--help`. Programs are placed before, so no list has it.
 const NARROW_SUMMARY: &str = "several processes send projections of learned rows, where these are narrower";
 
 /// Passes and fusions to disable, by name.

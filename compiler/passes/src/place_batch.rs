@@ -42,7 +42,7 @@
 //! - Each rank stacks the relations of its own batch ([`hgnnc_ir::stacks`]): pairs are rows of the rank. Rows of members are the
 //!   same on all ranks, and what pairs or links add up to for a member is a part that is summed over the ranks.
 //!
-//! It comes last, as [`place`](crate::place()) does.
+//! Of passes on dataflow, only [`narrow_exchanges`](crate::narrow_exchanges()) comes after it.
 
 use std::collections::HashMap;
 
@@ -352,6 +352,8 @@ impl Placing<'_> {
                 let owned = self.push(value, Op::Rows, &[arg])?;
                 match space {
                     Space::Vertices(vertex) if self.placement(space) == Placement::Own => {
+                        // Its route is found by the copies, also where no gradient comes back.
+                        self.new.graph_of_copies(vertex);
                         Ok((self.push(value, Op::Exchange(vertex), &[owned])?, Placement::Own))
                     }
                     Space::Vertices(_) if !self.are_members(space) => {

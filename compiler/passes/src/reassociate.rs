@@ -26,8 +26,9 @@
 //! takes more than twice as many: a kernel projects the rows that it has summed, and only the result is stored. A sparse projected value cannot be gathered and stays. Extents are resolved by the sizes
 //! given.
 //!
-//! Rows of a table may have to come from other processes, as projections of them can ([`narrow_exchanges`]). Then each
-//! element of a row that comes costs as much as [`PassCx::element_cost`] multiply-adds, of all columns or of the projections alone.
+//! Rows of a table may have to come from other processes, as projections of them can ([`narrow_exchanges`]). Then each element that
+//! comes costs as much as [`PassCx::element_cost`] multiply-adds: those of the row, if one sum is projected, or those of the
+//! projections that all readers need.
 //!
 //! [`narrow_exchanges`]: crate::narrow_exchanges
 
@@ -48,9 +49,9 @@ pub fn reassociate(flow: &mut Dataflow, cx: &mut PassCx) -> Changed {
     let mut log = vec![];
     let mut infinite = Infinite::default();
     let machine = cx.machine.clone();
-    let before = flow.clone();
     let layout = cx.batch.as_ref().filter(|_| cx.element_cost > 0);
-    let remote = layout.map(|layout| (Users::new(&before, layout, &sizes), cx.element_cost));
+    let before = layout.map(|layout| (flow.clone(), layout));
+    let remote = before.as_ref().map(|(before, layout)| (Users::new(before, layout, &sizes), cx.element_cost));
     let known = CostInputs {
         sizes: &sizes,
         machine: machine.as_ref(),
@@ -87,11 +88,12 @@ struct CostInputs<'a> {
 }
 
 impl CostInputs<'_> {
-    /// Multiply-adds in whose time an element of a row of a value comes that is summed over a graph, where projections of the
-    /// rows would be narrower.
-    fn element_cost(&self, rows: Value, graph: Graph) -> u64 {
-        let is_cheaper = |program: &Users<'_>| !program.is_first(graph) && narrower_columns(program, rows).is_some();
-        self.remote.filter(|(program, _)| is_cheaper(program)).map_or(0, |(_, cost)| *cost)
+    /// The cost of the elements of a row that is read along a graph, if it comes from another process and its projections may come
+    /// instead: for the row, and for all of these.
+    fn sent(&self, rows: Value, graph: Graph, width: u64) -> [u64; 2] {
+        let Some((program, cost)) = self.remote.filter(|(program, _)| !program.is_first(graph)) else { return [0; 2] };
+        let narrower = narrower_columns(program, rows);
+        narrower.map_or([0; 2], |columns| [cost.saturating_mul(width), (*cost as f64 * columns) as u64])
     }
 }
 
@@ -107,21 +109,21 @@ struct Orders {
     /// Operations on an edge for each column.
     cost: u64,
     gathered: bool,
-    /// Multiply-adds for each column of a row that comes from another process.
-    element_cost: u64,
+    /// Multiply-adds in whose time a row comes from another process, and all of its projections.
+    sent: [u64; 2],
 }
 
 impl Orders {
     /// Multiply-adds of projecting first.
     fn project_first(&self) -> u128 {
-        let sent = product(&[self.rows, self.element_cost, self.n]);
+        let sent = product(&[self.rows, self.sent[1]]);
         let computed = product(&[self.rows, self.products]).saturating_add(product(&[self.edges, self.cost, self.n]));
         computed.saturating_add(sent)
     }
 
     /// Multiply-adds of summing first.
     fn sum_first(&self) -> u128 {
-        let sent = product(&[self.rows, self.element_cost, self.k]);
+        let sent = product(&[self.rows, self.sent[0]]);
         let computed = product(&[self.edges, self.cost, self.k]).saturating_add(product(&[self.ends, self.products]));
         computed.saturating_add(sent)
     }
@@ -139,7 +141,8 @@ impl Orders {
         let verdict = if changes { "the order changes" } else { "the order stays" };
         let predicted = machine.map(|machine| format!("; {}", self.predicted(machine, sums_first)));
         format!(
-            "sum {sum} over `{name}`: {project} to project first, {sum_first} to sum first; {verdict}{}",
+            "sum {sum} over `{name}`: {project} to project first, {sum_first} to sum first{}; {verdict}{}",
+            if self.sent == [0; 2] { "" } else { ", with what other processes send" },
             predicted.unwrap_or_default()
         )
     }
@@ -183,16 +186,17 @@ fn sum_first(r: &mut Rewriter<'_>, known: CostInputs<'_>, value: Value, log: &mu
         log.push(format!("sum {value} over `{name}`: what it sums has other uses; the order stays"));
         return None;
     }
+    let k = sizes.width(old, x);
     let orders = Orders {
         rows: sizes.rows(projection.ty.space),
-        k: sizes.width(old, x),
+        k,
         n: sizes.width(old, projected),
         products: sizes.elements(old, w),
         edges: sizes.edges[graph.index()],
         ends: sizes.rows(sum.ty.space),
         cost: messages.cost_per_column(),
         gathered: messages.gather.is_some(),
-        element_cost: known.element_cost(x, graph),
+        sent: known.sent(x, graph, k),
     };
     let changes = orders.sum_first() < orders.project_first() || orders.is_leaner(known.lean_weight);
     log.push(orders.explain(value, name, changes, changes, known.machine));
@@ -232,16 +236,17 @@ fn project_first(
         return None;
     }
     let x = messages.of;
+    let k = sizes.width(old, x);
     let orders = Orders {
         rows: sizes.rows(old.ty(x).space),
-        k: sizes.width(old, x),
+        k,
         n: sizes.width(old, value),
         products: sizes.elements(old, w),
         edges: sizes.edges[graph.index()],
         ends: sizes.rows(sum.ty.space),
         cost: messages.cost_per_column(),
         gathered: true,
-        element_cost: known.element_cost(x, graph),
+        sent: known.sent(x, graph, k),
     };
     let changes = orders.project_first() < orders.sum_first() && !orders.is_leaner(known.lean_weight);
     log.push(orders.explain(summed, name, changes, !changes, known.machine));

@@ -233,7 +233,7 @@ fn compute_the_gradients_of_one_process(split: Split) {
     assert!(compared > 60 && with_tables > 10, "{split:?}: {compared} programs, {with_tables} tables");
 }
 
-/// What the ranks send of a table.
+/// Rows that the ranks send of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exchanged {
     /// Its rows.
@@ -439,6 +439,53 @@ dataflow small {
     PassManager::default().run_placed(&mut placed, &mut cx);
     assert_eq!(verify(&placed), Ok(()));
     insta::assert_snapshot!(format!("{}\n\n{placed}", cx.explain.join("\n")));
+}
+
+/// Two tables of one type, within two hops and within one: both have rows of the seeds among their first ones, which have one
+/// exchange.
+#[test]
+fn first_rows_have_one_owner() {
+    let text = r#"
+dataflow small {
+  vertex Author from "author"
+  relation knows: Author -> Author from "knows"
+  graph knows: Author -> Author = >knows
+  param a : f32[|Author|, 8] = uniform(1.0)
+  param b : f32[|Author|, 8] = uniform(1.0)
+  param w_a : f32[8, 2] = glorot(8, 2)
+  param w_b : f32[8, 2] = glorot(8, 2)
+  param w_self : f32[8, 2] = glorot(8, 2)
+  %0 = param a                       : f32[|Author|, 8]      @FP
+  %1 = rows %0                       : f32[Author; 8]        @FP
+  %2 = param b                       : f32[|Author|, 8]      @FP
+  %3 = rows %2                       : f32[Author; 8]        @FP
+  %4 = param w_a                     : f32[8, 2]             @FP
+  %5 = matmul %1, %4                 : f32[Author; 2]        @FP
+  %6 = gather.src knows, %5          : f32[edges(knows); 2]  @NA
+  %7 = segment.sum.in knows, %6      : f32[Author; 2]        @NA
+  %8 = tanh %7                       : f32[Author; 2]        @SF
+  %9 = param w_b                     : f32[8, 2]             @FP
+  %10 = matmul %3, %9                : f32[Author; 2]        @FP
+  %11 = add %8, %10                  : f32[Author; 2]        @SF
+  %12 = gather.src knows, %11        : f32[edges(knows); 2]  @NA
+  %13 = segment.sum.in knows, %12    : f32[Author; 2]        @NA
+  %14 = param w_self                 : f32[8, 2]             @FP
+  %15 = matmul %1, %14               : f32[Author; 2]        @FP
+  %16 = matmul %3, %14               : f32[Author; 2]        @FP
+  %17 = add %15, %16                 : f32[Author; 2]        @SF
+  %18 = add %13, %17                 : f32[Author; 2]        @SF
+  result out = %18
+}
+"#;
+    let (mut small, layout) = trained_batch(text);
+    PassManager::default().run(JOINT, &mut small, &mut PassCx::default());
+    let mut placed = place_batch(&small, &layout, Some(VertexType::new(0)), Split::Seeds).expect("seeds have one rank");
+    let mut cx = PassCx::new(Some(few_within_fewer_hops(&placed, &layout)));
+    assert!(narrow_exchanges(&mut placed, &layout, &mut cx).0);
+    assert_eq!(verify(&placed), Ok(()));
+    let verdicts: Vec<bool> = cx.explain.iter().map(|line| line.contains("projections are sent")).collect();
+    assert_eq!(verdicts.len(), 2, "{:?}", cx.explain);
+    assert_eq!(verdicts.iter().filter(|&&sent| sent).count(), 1, "{:?}", cx.explain);
 }
 
 /// Rows of shuffled vertices go from the ranks that have sampled them to their owners, and from these to the ranks that take

@@ -128,6 +128,9 @@ fn mat_mul_t_of(dispatch: Dispatch, of: Extents, (rows, few): (usize, bool), y: 
     }
 }
 
+/// Most rows of a weight gradient with more columns that is computed transposed, and least rows of its operands.
+const NARROW: usize = 128;
+
 /// `out[b, i, :] (+)= Σ_r x[r, b, i] · y[r, b, :]` for `i` in `band`; `out` holds the band of each
 /// batch: `[batch, band.len(), n]`.
 ///
@@ -197,7 +200,7 @@ pub fn outer(
                     }
                 }
             }
-        } else if library::is_faster(k, n, dispatch.features()) && n > k {
+        } else if library::is_faster(k, n, dispatch.features()) && k <= NARROW && n > k && rows >= NARROW {
             // The library takes 1.2 to 1.5 times as long for few rows of many columns as for the transposed result.
             let of = Matrix { rows: n, columns: height, row_stride: height, column_stride: 1, start: 0 };
             let mut sums = vec![0.0; n * height];

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use hgnnc::rank_plan::{Candidate, PlanRequest, RankPlan, Shared, plan_ranks};
-use hgnnc::{Distributed, Job, Silent};
+use hgnnc::{Distributed, Job, Ranks, Silent};
 use hgnnc_dataset::Dataset;
 use hgnnc_dist::network::Network;
-use hgnnc_dist::threads;
+use hgnnc_dist::{Comm, threads};
 use hgnnc_driver::Disabled;
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::{Case, World};
@@ -122,4 +122,21 @@ fn the_network_decides() {
     let fast = plan(&source, &data, (2, 1e15));
     assert!(fast.element_cost < 1.0, "{}", fast.element_cost);
     assert_eq!(widths(&fast), ["Author.2.owned to Author.2, 24 numbers a row"]);
+}
+
+/// Rows that no gradient comes back to are sent all the same: two ranks once ended in a panic.
+#[test]
+fn rows_without_a_gradient_are_sent() {
+    let (source, data) = model();
+    let source = source
+        .replace(" of features)", " of {Paper.x, stop_gradient(Author.x), Venue.x})")
+        .replace("    fanout [1, 8]\n", "");
+    let of_ranks = |ranks: usize| {
+        let of_rank = |comm: &Arc<dyn Comm>| train(&job(&source, &data, Some(Ranks::new(Arc::clone(comm)))));
+        threads::run(ranks, of_rank).swap_remove(0).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let (one, two) = (of_ranks(1), of_ranks(2));
+    for (epoch, (a, b)) in one.losses.iter().zip(&two.losses).enumerate() {
+        assert!((a - b).abs() < 1e-5, "epoch {epoch}: {b} instead of {a}");
+    }
 }
