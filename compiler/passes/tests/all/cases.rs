@@ -1,19 +1,25 @@
 //! Case files, `cases/PASS/NAME.ir`: a comment, perhaps `; sizes: vertices 4 3 edges 9 sources 2 destinations 3`
 //! (of each vertex type, of each graph; ends may be left out), `; budget: 1000` (bytes of values) and
 //! `; target: sm_90`, a program, `=>`, and the program after the pass and without what it
-//! left unread; or `=> unchanged`. Of `precompute`, the program of the rows comes before that.
+//! left unread; or `=> unchanged`. Of `precompute`, the program of the rows comes before that; programs of `narrow_exchanges` are
+//! placed.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use hgnnc_ir::{Dataflow, Op, UnaryOp, Value, parse, print, verify};
+use hgnnc_ir::batch::{BatchGraph, BatchLayout, WithinHops};
+use hgnnc_ir::dataflow::GraphDecl;
+use hgnnc_ir::{Dataflow, Graph, Op, UnaryOp, Value, VertexRows, VertexType, parse, print, verify};
 use hgnnc_machine::Machine;
 use hgnnc_passes::Endpoints;
 use hgnnc_passes::dce::dce;
 use hgnnc_passes::pipeline::{FORWARD, JOINT, MEMORY, MODEL, REORDER_VERTICES};
 use hgnnc_passes::rematerialize::rematerialize;
-use hgnnc_passes::{Disabled, PRECOMPUTE, PassCx, PassManager, Precomputed, SizeInfo, UnknownName, precompute};
+use hgnnc_passes::{
+    Disabled, NARROW_EXCHANGES, PRECOMPUTE, PassCx, PassManager, Precomputed, SizeInfo, UnknownName, narrow_exchanges,
+    precompute,
+};
 
 fn sizes(text: &str) -> Option<SizeInfo> {
     let line = text.lines().find_map(|line| line.strip_prefix("; sizes: vertices "))?;
@@ -45,6 +51,20 @@ fn read(path: &Path, text: &str) -> Dataflow {
     flow
 }
 
+/// The layout of a program of mini-batches with these tables: graphs say by their names that they have first rows.
+fn layout(flow: &Dataflow) -> BatchLayout {
+    let of_dataset = flow.vertex_types.iter().take_while(|decl| decl.rows == VertexRows::Dataset).count();
+    let graph = |(index, decl): (usize, &GraphDecl)| match decl.name.starts_with("first(") {
+        true => BatchGraph::First { rows: decl.dst },
+        false => BatchGraph::Sampled { graph: Graph::new(index), hops: 0 },
+    };
+    BatchLayout {
+        vertices: (0..of_dataset).map(|index| WithinHops { vertex: VertexType::new(index), hops: 0 }).collect(),
+        graphs: flow.graphs.iter().enumerate().map(graph).collect(),
+        ..BatchLayout::default()
+    }
+}
+
 mod files {
     include!(concat!(env!("OUT_DIR"), "/cases.rs"));
 }
@@ -57,7 +77,13 @@ fn case(file: &str) {
     let (before, expected) = text.split_once("=>").expect("`=>` between the programs");
     let mut flow = read(&path, before);
     let mut cx = PassCx { arena_budget: budget(&text), machine: target(&text), ..PassCx::new(sizes(&text)) };
-    let found = if name == PRECOMPUTE {
+    let found = if name == NARROW_EXCHANGES {
+        cx.sizes.iter_mut().for_each(|sizes| sizes.derive(&flow));
+        let layout = layout(&flow);
+        let changed = narrow_exchanges(&mut flow, &layout, &mut cx);
+        dce(&mut flow, &mut PassCx::default());
+        changed.0.then(|| format!("\n{}", print(&flow)))
+    } else if name == PRECOMPUTE {
         let parts = precompute(&flow, &BTreeSet::new());
         parts.map(|Precomputed { program, rest }| format!("\n{}\n{}", print(&program), print(&rest)))
     } else {
