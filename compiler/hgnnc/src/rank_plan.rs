@@ -331,6 +331,9 @@ fn plans_of(bound: &BoundJob, share: Shared, request: &PlanRequest) -> Result<(V
     Ok((all, fewer))
 }
 
+/// An [`element_cost`] with which projections come first wherever they are narrower.
+const ALWAYS: f64 = 1e6;
+
 /// The programs of a model for ranks, chosen for this [`element_cost`].
 #[derive(Clone)]
 struct Programs {
@@ -346,10 +349,10 @@ fn programs(bound: &BoundJob, ranks: &Ranks, shares: usize, request: &PlanReques
         Ok(Programs { lowered: lower(bound, Purpose::Train, &ranks, shares)?, element_cost })
     };
     let mut all = vec![of_cost(request.element_cost())?];
-    if bound.on_batches() {
-        let other = of_cost(0.0)?;
+    for element_cost in [0.0, ALWAYS].into_iter().filter(|_| bound.on_batches()) {
+        let other = of_cost(element_cost)?;
         let train = |programs: &Programs| programs.lowered.executable.kernels.train.clone();
-        if train(&other) != train(&all[0]) {
+        if all.iter().all(|known| train(known) != train(&other)) {
             all.push(other);
         }
     }
