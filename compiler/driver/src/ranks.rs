@@ -88,7 +88,7 @@ pub struct ForRanks {
     pub split: Split,
     /// The number of parts of its seeds.
     pub shares: usize,
-    /// As [`element_cost`] says.
+    /// Multiply-adds in whose time an element of a learned row goes to another rank ([`element_cost`]).
     pub element_cost: f64,
 }
 

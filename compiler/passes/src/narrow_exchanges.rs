@@ -126,7 +126,7 @@ enum Summand {
     Projected(Value),
     /// The gradient of the first rows.
     First(Value, VertexType),
-    /// Another one.
+    /// Any other gradient of the rows, which travels with all their columns.
     Whole(Value),
 }
 

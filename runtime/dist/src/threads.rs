@@ -57,7 +57,7 @@ pub fn run_in_turns<T: Send>(
 /// other ranks are dropped.
 ///
 /// # Panics
-/// When `work` panics.
+/// When `work` does: its panic is passed on.
 pub fn run_alone<T: Send>(
     (rank, size): (usize, usize),
     received: Received,
