@@ -115,7 +115,7 @@ impl Exchanger {
     }
 
     /// Starts the exchange of a step: packs the rows that other ranks need, and sends them. Those that this rank has
-    /// itself are copied to their places meanwhile.
+    /// itself are copied to their places meanwhile, unless they were computed there.
     pub fn start(&self, slabs: PlannedSlabs<'_>, data: &BoundData, step: &ExchangeStep) -> Option<Box<dyn Pending>> {
         let route = data.routes.get(step.to.index()).and_then(Option::as_ref)?;
         if self.check().is_err() {
@@ -137,6 +137,11 @@ impl Exchanger {
             pack(rows, before, width, first);
             pack(rows, after, width, second);
             pending = self.begin(exchange);
+        }
+        let offset = route.first_own.map(|first| step.out.offset + first * step.width);
+        if step.x.slab == step.out.slab && Some(step.x.offset) == offset {
+            // The rows of this rank were computed in their places.
+            return pending;
         }
         let from = &route.send[own];
         let to = rows_of(rank, &route.recv_rows);

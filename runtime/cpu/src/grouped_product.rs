@@ -1,13 +1,14 @@
 //! Runs grouped products.
 
-use hgnnc_kernels::product;
+use hgnnc_ir::Reduce;
+use hgnnc_kernels::{product, rows};
 
 use crate::block::Context;
-use crate::plan::{GroupedProduct, ProductKind};
+use crate::plan::{GroupedProduct, MemberSum, ProductKind};
 
 /// Computes the pieces of a task.
 pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize) {
-    let GroupedProduct { kind, of, members, x, y, out, .. } = *step;
+    let GroupedProduct { kind, of, members, x, y, out, partials, .. } = *step;
     let (slabs, dispatch) = (context.slabs, context.dispatch);
     // Operands of a launch do not alias its outputs.
     let (xs, ys) = (slabs.of(x), slabs.of(y));
@@ -29,17 +30,26 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
             }
             ProductKind::Outer => {
                 // The rows of a member are consecutive, but those of a section are not in the order of members.
-                let in_edges = rows_of.indptr[member] as usize..rows_of.indptr[member + 1] as usize;
-                let first = rows_of.indices.get(in_edges.start).map_or(0, |&row| row as usize);
-                let last = first + in_edges.len();
-                let (x, y) = (&xs[first * left..last * left], &ys[first * right..last * right]);
-                // Only a single matrix is divided into bands.
-                let out = match of.batch {
-                    1 => write(member * all + part.start * of.n, rows * of.n),
-                    _ => write(member * all, all),
+                let first = rows_of.indices.get(rows_of.indptr[member] as usize).map_or(0, |&row| row as usize);
+                let (x, y) = (&xs[(first + part.start) * left..], &ys[(first + part.start) * right..]);
+                let out = match piece.partial {
+                    Some(number) => slabs.write(context.partials, partials + number as usize * all, all),
+                    None => write(member * all, all),
                 };
-                product::outer(dispatch, of, last - first, part, x, y, out, false);
+                product::outer(dispatch, of, rows, 0..of.k, x, y, out, false);
             }
         }
     }
+}
+
+/// Adds the partial results of a weight gradient.
+pub(crate) fn combine(context: Context<'_>, step: &GroupedProduct, sum: usize) {
+    let GroupedProduct { of, out, partials, .. } = *step;
+    let MemberSum { member, partials: parts } = &step.sums[sum];
+    let all = of.batch * of.k * of.n;
+    // Each member has a range of the result. All partial results are written, and only read from here on.
+    let sum = context.slabs.write(out.slab, out.offset + *member as usize * all, all);
+    sum.fill(0.0);
+    let rows = context.slabs.read(context.partials, partials + parts.start as usize * all, parts.len() * all);
+    rows::accumulate_rows(context.dispatch, Reduce::Sum, rows, all, sum);
 }

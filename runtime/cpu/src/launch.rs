@@ -147,6 +147,7 @@ impl Runner<'_> {
             (StepKind::Region(region), Round::Combine) => combine(self.context, region),
             (StepKind::Product(product), Round::Compute) => self.product(product, task),
             (StepKind::Product(product), _) => self.combine_product(product, task),
+            (StepKind::Grouped(product), Round::Combine) => grouped_product::combine(self.context, product, task),
             (StepKind::Grouped(product), _) => grouped_product::run_task(self.context, product, task),
             // Executed before all others of the launch, or around them.
             (StepKind::Factored(_) | StepKind::Exchange(_) | StepKind::RankSum(_), _) => {}
@@ -290,6 +291,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
         (StepKind::Grouped(product), Round::Compute) => product.tasks.len() - 1,
+        (StepKind::Grouped(product), Round::Combine) => product.sums.len(),
         (StepKind::Copy { .. }, Round::Compute) => 1,
         (
             StepKind::Product(_)

@@ -455,3 +455,11 @@ fn embeddings_and_large_parameters() {
     case.result(masked);
     case.check(4e-6);
 }
+
+/// Weight gradients of members with more rows than a task has are sums of partial results.
+#[test]
+fn grouped_products_of_members_with_many_rows() {
+    for (batch, k, n) in [(1, 3, 5), (2, 3, 2)] {
+        common::grouped_products(&[0, 8193, 5, 8192], batch, k, n).check(2e-5);
+    }
+}

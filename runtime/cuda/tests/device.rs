@@ -288,42 +288,10 @@ fn rows_of_thousands_of_edges_are_cut() {
     check_cut("4200 edges", &case, &case.gpu_program(), 1e-4);
 }
 
-/// A stack whose members have edges from so many vertices: pairs of a member and a source, and the graph from the pairs
-/// to the members.
-fn stack_of(rows: &[u32]) -> (Case, Space, Graph) {
-    // Each member has edges from other vertices than the one before.
-    let most = rows.iter().copied().max().unwrap_or(0) + 1;
-    let edges = |(member, &rows): (usize, &u32)| (0..rows).map(|v| (v + member as u32 % 2, v % 3)).collect();
-    let graphs: Vec<common::Edges> = rows.iter().enumerate().map(edges).map(|edges| (0, 1, edges)).collect();
-    let mut case = Case::new(&[most as usize, 3], &graphs);
-    case.flow.stacks.push(StackDecl { name: "s".into(), members: (0..rows.len()).map(Graph::new).collect() });
-    let (stack, direction) = (Stack::new(0), Direction::Out);
-    let pairs = Space::Vertices(case.flow.stacked_type(VertexRows::Pairs(stack, direction)));
-    let members = case.flow.stacked_graph(stack, Incidence::Members(direction));
-    stacks::derive(&case.flow, &mut case.bindings.num_vertices, &mut case.bindings.edges);
-    hgnnc_data::stacks::derive(&case.flow, &mut case.data.num_vertices, &mut case.data.graphs).expect("few rows");
-    (case, pairs, members)
-}
-
-/// A grouped product of each form. The members of a stack have these numbers of rows.
-fn grouped_products(rows: &[u32], batch: usize, k: usize, n: usize) -> Case {
-    let (mut case, pairs, members) = stack_of(rows);
-    let groups = Space::Vertices(case.flow.graphs[members.index()].dst);
-    let dims = |inner: &[usize]| if batch > 1 { [&[batch], inner].concat() } else { inner.to_vec() };
-    let (x, y) = (case.random(pairs, &dims(&[k])), case.random(pairs, &dims(&[n])));
-    let w = case.random(groups, &dims(&[k, n]));
-    let batch = usize::from(batch > 1);
-    for (form, args) in [(ProductForm::MatMul, [x, w]), (ProductForm::MatMulT, [y, w]), (ProductForm::Outer, [x, y])] {
-        let product = case.flow.add(Op::Grouped { form, batch, members }, &args);
-        case.result(product);
-    }
-    case
-}
-
 /// Weights of the members that are one parameter, and what comes before their product, with momentum.
 #[test]
 fn stacked_weights_are_trained_as_ptx() {
-    let (mut case, pairs, members) = stack_of(&[30, 0, 700, 70]);
+    let (mut case, pairs, members) = common::stack_of(&[30, 0, 700, 70]);
     let (k, n) = (6, 8);
     let x = case.random(pairs, &[k]);
     let scale = case.weight(&[k]);
@@ -386,7 +354,7 @@ fn grouped_products_agree_as_ptx() {
         (&[700], 1, 4, 4),
     ] {
         let what = format!("{} rows of {} members, {batch} by {k} by {n}", rows.iter().sum::<u32>(), rows.len());
-        let case = grouped_products(rows, batch, k, n);
+        let case = common::grouped_products(rows, batch, k, n);
         let exact = hgnnc_interp::run(&case.flow, &case.bindings).expect("the bindings fit");
         let program = case.gpu_program();
         let mut interleaved = program.clone();

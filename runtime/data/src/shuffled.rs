@@ -128,5 +128,6 @@ fn route(sent: &[Vec<u32>], places: &[Vec<u32>]) -> Route {
         recv_rows: places.iter().map(Vec::len).collect(),
         send: sent.concat(),
         places: Some(places.concat()),
+        first_own: None,
     }
 }

@@ -75,7 +75,7 @@ impl<'f, 'a> Builder<'f, 'a> {
                 self.names.insert(name.clone());
                 // Edges as rows are written by a traversal of the edges.
                 let of = if self.aliases.edges_as_rows(value).is_some() { flow.value(value).args[0] } else { value };
-                self.decls.push(BufferDecl { name, ty: flow.ty(of).clone(), contents, replaces: None });
+                self.decls.push(BufferDecl { name, ty: flow.ty(of).clone(), contents, replaces: None, extends: None });
                 self.decls.len() - 1
             });
             if contents != Contents::Computed {

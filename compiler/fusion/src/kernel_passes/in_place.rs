@@ -13,17 +13,22 @@
 //! ```text
 //! Before:  kernel : rows Paper { ... dz = mul %9, %12 }      while this is the last read of `z[row]`:
 //! After:   buffer dz : f32[Paper; 64] replaces z             both share a buffer
+//!
+//! Before:  kernel NA forward : exchange Paper -> Paper.sources { m = h }
+//! After:   buffer m : f32[Paper.sources; 64] extends h       owned rows are computed where their mirrors are read
 //! ```
+//!
+//! Rows are not kept among mirrors for longer than these are read: there are several times as many with many ranks.
 
 use std::collections::VecDeque;
 
 use hgnnc_ir::OutputKind;
-use hgnnc_kernel_ir::kernel::{Buffer, Contents, Kernel, Program, Source, Uses};
-use rustc_hash::FxHashMap;
+use hgnnc_kernel_ir::kernel::{Body, Buffer, Contents, Exchange, Kernel, Program, Source, Uses};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::kernel_passes::KernelCx;
 
-/// Sets `replaces` of the buffers that reuse another one.
+/// Sets `replaces` and `extends` of the buffers that reuse another one.
 pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {
     let uses: Uses<'_> = program.uses();
     let mut pairs = updates(program, &uses);
@@ -32,8 +37,20 @@ pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {
             reuse_operands(program, &uses, (at, kernel), &mut pairs);
         }
     }
+    let replaced: FxHashSet<Buffer> = pairs.values().copied().collect();
+    let mut extended = FxHashMap::default();
+    for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
+        let Body::Exchange(Exchange { x, out, .. }) = kernel.body else { continue };
+        let is_free = ![x, out].iter().any(|buffer| replaced.contains(buffer)) && !extended.contains_key(&x);
+        if is_free && uses.last_read(x) <= uses.last_read(out) && uses.may_extend(out, x).is_ok() {
+            extended.insert(x, out);
+        }
+    }
     for (new, old) in pairs {
         program.buffers[new.index()].replaces = Some(old);
+    }
+    for (own, all) in extended {
+        program.buffers[all.index()].extends = Some(own);
     }
 }
 

@@ -77,6 +77,9 @@ pub struct BufferDecl {
     pub contents: Contents,
     /// The parameter, optimizer state or dead value whose memory it aliases, see [`Uses::may_replace`].
     pub replaces: Option<Buffer>,
+    /// The owned rows of an exchange that it stores mirrors of: they stay where they are, and those of other ranks are
+    /// stored around them, see [`Uses::may_extend`].
+    pub extends: Option<Buffer>,
 }
 
 /// The origin of a buffer's elements.

@@ -78,7 +78,7 @@ impl Extension for Kernels {
 pub(crate) fn parse_extended<X: Extension>(text: &str) -> Result<(Parsed, X), ParseError> {
     let (program, lines) = (Program::default(), BTreeMap::new());
     let extension = X::default();
-    let mut reader = Reader { base: Parser::new(text)?, extension, program, replaced: vec![], lines, num_kernels: 0 };
+    let mut reader = Reader { base: Parser::new(text)?, extension, program, aliased: vec![], lines, num_kernels: 0 };
     reader.program()?;
     let Reader { base, extension, mut program, mut lines, .. } = reader;
     program.tables = base.parsed.flow;
@@ -93,7 +93,7 @@ pub(crate) struct Reader<X> {
     pub extension: X,
     program: Program,
     /// Aliasing buffers, with the token positions and names of their targets.
-    replaced: Vec<(Buffer, usize, String)>,
+    aliased: Vec<(Buffer, bool, usize, String)>,
     lines: BTreeMap<Place, usize>,
     num_kernels: usize,
 }
@@ -140,7 +140,7 @@ impl<X: Extension> Reader<X> {
                 _ => return self.base.expected("a declaration, a kernel or an output"),
             }
         }
-        self.find_replaced()?;
+        self.find_aliased()?;
         if *self.base.peek() == Token::End { Ok(()) } else { self.base.expected("the end") }
     }
 
@@ -162,22 +162,25 @@ impl<X: Extension> Reader<X> {
         } else {
             Contents::Computed
         };
-        if self.base.accept_word("replaces") {
-            // The target may be declared later.
-            let (at, old) = (self.base.next, self.base.name()?);
-            self.replaced.push((Buffer::new(self.program.buffers.len()), at, old));
+        for extends in [false, true] {
+            if self.base.accept_word(if extends { "extends" } else { "replaces" }) {
+                // The target may be declared later.
+                let (at, target) = (self.base.next, self.base.name()?);
+                self.aliased.push((Buffer::new(self.program.buffers.len()), extends, at, target));
+            }
         }
-        self.program.buffers.push(BufferDecl { name, ty, contents, replaces: None });
+        self.program.buffers.push(BufferDecl { name, ty, contents, replaces: None, extends: None });
         Ok(())
     }
 
     /// Resolves the targets of aliasing buffers after all declarations.
-    fn find_replaced(&mut self) -> Parse<()> {
-        for (new, at, name) in std::mem::take(&mut self.replaced) {
-            let Some(old) = self.program.buffers.iter().position(|decl| decl.name == name) else {
+    fn find_aliased(&mut self) -> Parse<()> {
+        for (new, extends, at, name) in std::mem::take(&mut self.aliased) {
+            let Some(target) = self.program.buffers.iter().position(|decl| decl.name == name) else {
                 return self.base.error_at(at, format!("there is no buffer `{name}`"));
             };
-            self.program.buffers[new.index()].replaces = Some(Buffer::new(old));
+            let decl = &mut self.program.buffers[new.index()];
+            *if extends { &mut decl.extends } else { &mut decl.replaces } = Some(Buffer::new(target));
         }
         Ok(())
     }

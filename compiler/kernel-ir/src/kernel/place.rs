@@ -46,7 +46,7 @@ pub struct Slot {
     pub buffer: Buffer,
     /// Live range in launches, counted from the first of the prelude, and size.
     pub life: Lifetime,
-    /// Offset in the arena, in elements.
+    /// Offset in the arena, in elements: of buffers that share it, that of the largest one.
     pub offset: usize,
 }
 
@@ -68,6 +68,7 @@ impl Area {
         for &(_, life, home) in values {
             let all = homes.entry(home).or_insert(life);
             (all.start, all.end) = (all.start.min(life.start), all.end.max(life.end));
+            all.len = all.len.max(life.len);
         }
         let lives: Vec<Lifetime> = homes.values().copied().collect();
         let (offsets, len) = place(&lives);

@@ -201,7 +201,9 @@ impl Printer<'_> {
                 Contents::State(param, slot) => format!(" = state {}[{slot}]", self.names.param(param)),
                 Contents::Computed => String::new(),
             };
-            let place = decl.replaces.map_or(String::new(), |old| format!(" replaces {}", self.buffer(old)));
+            let alias =
+                |word: &str, of: Option<Buffer>| of.map_or(String::new(), |of| format!(" {word} {}", self.buffer(of)));
+            let place = alias("replaces", decl.replaces) + &alias("extends", decl.extends);
             writeln!(self.out, "  buffer {} : {}{from}{place}", quoted(&decl.name), self.names.ty(&decl.ty))?;
         }
         if !program.prelude.is_empty() {

@@ -7,8 +7,9 @@
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
+use hgnnc_ir::VertexRows;
 use hgnnc_ir::dataflow::{Binding, InputDecl, OutputKind};
-use hgnnc_ir::types::{Layout, Phase, Space};
+use hgnnc_ir::types::{Layout, Phase, Space, VertexType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -113,8 +114,8 @@ impl Program {
                     break known;
                 }
                 passed.push(at);
-                match self.buffer(at).replaces {
-                    Some(old) => at = old,
+                match self.aliased(at) {
+                    Some(other) => at = other,
                     None => break at,
                 }
             };
@@ -127,10 +128,29 @@ impl Program {
     /// The buffer that owns the memory of `buffer`: the root of its alias chain.
     pub fn home(&self, buffer: Buffer) -> Buffer {
         let mut home = buffer;
-        while let Some(old) = self.buffer(home).replaces {
-            home = old;
+        while let Some(other) = self.aliased(home) {
+            home = other;
         }
         home
+    }
+
+    /// The next buffer of an alias chain.
+    fn aliased(&self, buffer: Buffer) -> Option<Buffer> {
+        let decl = self.buffer(buffer);
+        decl.replaces.or(decl.extends)
+    }
+
+    /// The buffers whose rows lie among mirrors of them, each with the buffer that has these mirrors.
+    pub fn extended(&self) -> Vec<(Buffer, Buffer)> {
+        let all = (0..self.buffers.len()).map(Buffer::new);
+        let mirrors: Vec<Buffer> = all.clone().filter(|&buffer| self.buffer(buffer).extends.is_some()).collect();
+        if mirrors.is_empty() {
+            return vec![];
+        }
+        let homes = self.homes();
+        let of_home: FxHashMap<Buffer, Buffer> = mirrors.iter().map(|&all| (homes[all.index()], all)).collect();
+        let pair = |buffer: Buffer| of_home.get(&homes[buffer.index()]).map(|&mirrors| (buffer, mirrors));
+        all.filter_map(pair).filter(|(buffer, mirrors)| buffer != mirrors).collect()
     }
 }
 
@@ -185,6 +205,46 @@ impl Uses<'_> {
             }
         }
         Ok(())
+    }
+
+    /// May the rows of an exchange be stored around those that it sends?
+    ///
+    /// The answer is no when
+    ///
+    /// - `all` is not written by an exchange of `own`, or its owned rows are not consecutive ([`Mirrors`]);
+    /// - one of both persists across runs, or is an output;
+    /// - another buffer replaces one of both: it would overwrite rows of the other one.
+    ///
+    /// # Errors
+    /// The first of these rules that is violated.
+    pub fn may_extend(&self, all: Buffer, own: Buffer) -> Result<(), String> {
+        let (program, name) = (self.program, &self.program.buffer(own).name);
+        let Some(at) = self.writer[all.index()] else { return Err(NOT_COMPUTED.into()) };
+        self.is_there(own, at)?;
+        if self.outputs.contains(&all) {
+            return Err("it is an output".into());
+        }
+        let types = &program.tables.vertex_types;
+        let is_consecutive = |to: VertexType| matches!(types[to.index()].rows, VertexRows::Mirrors(_, mirrors) if mirrors.permutations().is_none());
+        let mut kernels = program.launches[at].kernels.iter();
+        let is_exchanged = kernels.any(|kernel| match &kernel.body {
+            Body::Exchange(exchange) => {
+                exchange.x == own && exchange.out == all && exchange.to.is_some_and(is_consecutive)
+            }
+            _ => false,
+        });
+        if !is_exchanged {
+            return Err(format!("it has no mirrors of the rows of `{name}`, with these rows in one place"));
+        }
+        if program.buffers.iter().any(|decl| decl.replaces.is_some_and(|old| old == own || old == all)) {
+            return Err("another buffer overwrites rows of both".into());
+        }
+        Ok(())
+    }
+
+    /// The last launch that reads a buffer.
+    pub fn last_read(&self, buffer: Buffer) -> Option<usize> {
+        self.readers[buffer.index()].last().map(|&(launch, _)| launch)
     }
 
     /// Could a buffer that launch `at` computes alias the computed buffer `old`? Checks the rules of

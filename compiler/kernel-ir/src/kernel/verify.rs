@@ -215,6 +215,19 @@ impl Verifier<'_> {
                 self.report(Place::Buffer(row), format!("`{}` is replaced twice", self.name(old)));
             }
         }
+        let mut extended = FxHashSet::default();
+        for (row, decl) in program.buffers.iter().enumerate() {
+            let Some(own) = decl.extends else { continue };
+            if own.index() >= program.buffers.len() {
+                self.report(Place::Buffer(row), format!("there is no buffer {own}"));
+            } else if decl.replaces.is_some() {
+                self.report(Place::Buffer(row), "replaces a buffer, and extends another one");
+            } else if let Err(rule) = uses.may_extend(Buffer::new(row), own) {
+                self.report(Place::Buffer(row), format!("cannot extend `{}`: {rule}", self.name(own)));
+            } else if !extended.insert(own) {
+                self.report(Place::Buffer(row), format!("`{}` is extended twice", self.name(own)));
+            }
+        }
     }
 
     fn name(&self, buffer: Buffer) -> &str {

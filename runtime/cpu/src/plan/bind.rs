@@ -251,11 +251,22 @@ impl Binder<'_> {
                 *range = BufferRange { len, ..*placed };
             }
         }
+        for (own, mirrors) in program.extended() {
+            ranges[own.index()].offset += self.before_own_rows(mirrors);
+        }
         (self.plan.persistent_len, self.plan.arena_len) = self.plan.placed.lens;
         // Constants follow the buffers.
         ranges.extend(self.plan.ranges.iter().skip(program.buffers.len()));
         self.plan.ranges = ranges;
         Ok(())
+    }
+
+    /// The elements before the owned rows of a buffer with mirrors.
+    fn before_own_rows(&self, mirrors: kernel::Buffer) -> usize {
+        let ty = &self.program.buffer(mirrors).ty;
+        let Space::Vertices(vertex) = ty.space else { return 0 };
+        let route = self.data.routes.get(vertex.index()).and_then(Option::as_ref);
+        route.and_then(|route| route.first_own).unwrap_or(0) * self.width(ty)
     }
 
     /// Memory for computed buffers of these lengths, or of the earlier ones where those are longer: after a few batches

@@ -4,7 +4,7 @@
 //!
 //! - no step writes what another step reads or writes;
 //! - the results of a step are disjoint;
-//! - a result lies exactly over an operand, which it replaces, or over none.
+//! - a result lies exactly over an operand, which it replaces, or over none; that of an exchange may lie around it.
 //!
 //! Debug builds check each plan, so all tests do, with the sizes of their data and of every mini-batch.
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use hgnnc_data::buffer::BufferRange;
 
-use super::{Base, Place, Plan, Split, Step, StepKind};
+use super::{Base, ExchangeStep, Place, Plan, Split, Step, StepKind};
 use crate::slabs::{Slab, SlabLayout};
 
 /// The first rule that a plan breaks.
@@ -138,9 +138,22 @@ pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<Buf
             };
             vec![product.out, slabs.range(Slab::Partials, product.partials, parts)]
         }
-        StepKind::Grouped(product) => vec![product.out],
+        StepKind::Grouped(product) => {
+            let parts = product.num_partials() * product.of.batch * product.of.k * product.of.n;
+            vec![product.out, slabs.range(Slab::Partials, product.partials, parts)]
+        }
         StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
-        StepKind::Exchange(exchange) => vec![exchange.out],
+        StepKind::Exchange(exchange) => {
+            let ExchangeStep { x, out, .. } = *exchange;
+            let (end, end_of_x) = (out.offset + out.len, x.offset + x.len);
+            if x.slab == out.slab && out.offset <= x.offset && end_of_x <= end {
+                // Owned rows stay where they are.
+                let before = BufferRange { len: x.offset - out.offset, ..out };
+                vec![before, BufferRange { offset: end_of_x, len: end - end_of_x, ..out }]
+            } else {
+                vec![out]
+            }
+        }
         StepKind::RankSum(sum) => vec![sum.out],
         StepKind::Copy { to, .. } => vec![*to],
     }

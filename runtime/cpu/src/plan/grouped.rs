@@ -15,9 +15,11 @@ use super::bind::Binder;
 
 /// Multiply-adds of a task: some ten microseconds.
 const TASK: usize = 1 << 18;
-/// Least rows of a band of a weight gradient that several tasks share. Each band reads all rows of the gradient of the product:
-/// with 16 rows instead of 32, [31000; 64 x 349] takes 1.4 times as long on one thread, and with 64 rows 0.85 times.
-const BAND: usize = 32;
+/// Rows of a partial weight gradient, of members that have more. Bands of rows of the gradient would need no partial results,
+/// but each of them reads all of an operand: on one thread, [31000; 64 x 349] has 109 GFLOP/s, and 40 in bands of 32 rows.
+const PART: usize = 8192;
+/// Most parts of a member, and most elements of their partial results, where there are several.
+const PARTS: (usize, usize) = (16, 1 << 20);
 
 /// The product of each member's rows with the member's weight, divided into tasks.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,6 +35,10 @@ pub struct GroupedProduct {
     pub pieces: Vec<Piece>,
     /// The first piece of each task, and the end of the last.
     pub tasks: Vec<u32>,
+    /// The members whose weight gradients are sums of partial results.
+    pub sums: Vec<MemberSum>,
+    /// Offset of the partial results in the partials slab: a gradient for each part of those members.
+    pub partials: usize,
 }
 
 /// A part of the product of one member.
@@ -40,10 +46,28 @@ pub struct GroupedProduct {
 pub struct Piece {
     /// The position of the member in its stack.
     pub member: u32,
-    /// Rows of the operand, counted from the first of all members; for a weight gradient, rows of the gradient.
+    /// Rows of the operand, counted from the first of all members; for a weight gradient, from the first of the member.
     pub first: u32,
     /// One past the last of them.
     pub last: u32,
+    /// The number of the partial result, if the piece is not all of a weight gradient.
+    pub partial: Option<u32>,
+}
+
+/// A weight gradient that is a sum of partial results, in their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberSum {
+    /// The position of the member in its stack.
+    pub member: u32,
+    /// Numbers of the partial results.
+    pub partials: Range<u32>,
+}
+
+impl GroupedProduct {
+    /// The number of partial results.
+    pub fn num_partials(&self) -> usize {
+        self.sums.last().map_or(0, |sum| sum.partials.end as usize)
+    }
 }
 
 /// The borders within a range of rows.
@@ -53,7 +77,7 @@ fn within<'a>(borders: &'a [u32], rows: &Range<usize>) -> &'a [u32] {
 }
 
 /// Plans a grouped product over the members of a graph. The division depends on sizes alone.
-pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> GroupedProduct {
+pub(super) fn bind_grouped(binder: &mut Binder<'_>, gemm: &Gemm, members: usize) -> GroupedProduct {
     let of = binder.extents(&gemm.of);
     let kind = match gemm.form {
         ProductForm::MatMul => ProductKind::MatMul,
@@ -68,39 +92,49 @@ pub(super) fn bind_grouped(binder: &Binder<'_>, gemm: &Gemm, members: usize) -> 
     };
     let borders: &[u32] = rows.map_or(&[], |sections| &sections.borders);
     let (mut pieces, mut tasks, mut work) = (vec![], vec![0], 0);
-    let all = of.batch * of.k * of.n;
+    let (mut sums, mut num_partials) = (vec![], 0);
+    let cost = of.batch * of.k * of.n;
     for (member, range) in indptr.windows(2).enumerate() {
         let (first, last) = (range[0] as usize, range[1] as usize);
-        let (parts, per_part, cost) = match kind {
-            ProductKind::MatMul | ProductKind::MatMulT => {
-                let per_part = product::task_rows(of, binder.features).max(1);
-                (first..last, per_part, all)
-            }
-            // The gradient of a member with many rows is computed in bands, which only a single matrix has.
+        let (parts, per_part) = match kind {
+            ProductKind::MatMul | ProductKind::MatMulT => (first..last, product::task_rows(of, binder.features).max(1)),
             ProductKind::Outer => {
-                let rows = last - first;
-                let shares = (rows * all / TASK).clamp(1, of.k.div_ceil(BAND).max(1));
-                let per_part = if of.batch == 1 { of.k.div_ceil(shares).max(1) } else { of.k.max(1) };
-                (0..of.k, per_part, rows * of.batch * of.n)
+                let (most, elements) = PARTS;
+                let num_parts = (last - first).div_ceil(PART).clamp(1, (elements / cost.max(1)).clamp(1, most));
+                (0..last - first, (last - first).div_ceil(num_parts).max(1))
             }
         };
+        let is_sum = kind == ProductKind::Outer && parts.len() > per_part;
         let cuts: &[u32] = if kind == ProductKind::Outer { &[] } else { within(borders, &parts) };
+        let first_partial = num_partials;
         let mut start = parts.start;
-        while start < parts.end {
+        loop {
             let cut = cuts.iter().map(|&cut| cut as usize).find(|&cut| cut > start).unwrap_or(parts.end);
             let end = cut.min(start + per_part);
-            pieces.push(Piece { member: member as u32, first: start as u32, last: end as u32 });
+            let partial = is_sum.then_some(num_partials);
+            num_partials += u32::from(is_sum);
+            // A weight gradient without rows is zero.
+            if start < end || kind == ProductKind::Outer {
+                pieces.push(Piece { member: member as u32, first: start as u32, last: end as u32, partial });
+            }
             work += (end - start) * cost;
             if work >= TASK {
                 tasks.push(pieces.len() as u32);
                 work = 0;
             }
             start = end;
+            if start >= parts.end {
+                break;
+            }
+        }
+        if is_sum {
+            sums.push(MemberSum { member: member as u32, partials: first_partial..num_partials });
         }
     }
     if tasks.last() != Some(&(pieces.len() as u32)) {
         tasks.push(pieces.len() as u32);
     }
     let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| binder.buffer(buffer));
-    GroupedProduct { kind, of, members, x, y, out, pieces, tasks }
+    let partials = binder.partial(num_partials as usize, cost);
+    GroupedProduct { kind, of, members, x, y, out, pieces, tasks, sums, partials }
 }

@@ -21,7 +21,7 @@ mod split_rows;
 pub use bind::{plan, rebind};
 pub use factored_metapath::{Chunk, FactoredStep, Norm};
 pub use fused_loops::{FusedLoop, IndexArray, LoopResult, LoopStep, NativeLoop};
-pub use grouped::{GroupedProduct, Piece};
+pub use grouped::{GroupedProduct, MemberSum, Piece};
 pub use liveness::{Liveness, block_extents, block_widths};
 pub use split_rows::{Areas, SplitRows};
 

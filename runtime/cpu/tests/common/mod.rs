@@ -509,3 +509,35 @@ pub fn few_endpoints(flow: &Dataflow) -> SizeInfo {
         ..SizeInfo::default()
     }
 }
+
+/// A stack whose members have edges from so many vertices: pairs of a member and a source, and the graph from the pairs
+/// to the members.
+pub fn stack_of(rows: &[u32]) -> (Case, Space, Graph) {
+    // Each member has edges from other vertices than the one before.
+    let most = rows.iter().copied().max().unwrap_or(0) + 1;
+    let edges = |(member, &rows): (usize, &u32)| (0..rows).map(|v| (v + member as u32 % 2, v % 3)).collect();
+    let graphs: Vec<Edges> = rows.iter().enumerate().map(edges).map(|edges| (0, 1, edges)).collect();
+    let mut case = Case::new(&[most as usize, 3], &graphs);
+    case.flow.stacks.push(StackDecl { name: "s".into(), members: (0..rows.len()).map(Graph::new).collect() });
+    let (stack, direction) = (Stack::new(0), Direction::Out);
+    let pairs = Space::Vertices(case.flow.stacked_type(VertexRows::Pairs(stack, direction)));
+    let members = case.flow.stacked_graph(stack, Incidence::Members(direction));
+    stacks::derive(&case.flow, &mut case.bindings.num_vertices, &mut case.bindings.edges);
+    hgnnc_data::stacks::derive(&case.flow, &mut case.data.num_vertices, &mut case.data.graphs).expect("few rows");
+    (case, pairs, members)
+}
+
+/// A grouped product of each form. The members of a stack have these numbers of rows.
+pub fn grouped_products(rows: &[u32], batch: usize, k: usize, n: usize) -> Case {
+    let (mut case, pairs, members) = stack_of(rows);
+    let groups = Space::Vertices(case.flow.graphs[members.index()].dst);
+    let dims = |inner: &[usize]| if batch > 1 { [&[batch], inner].concat() } else { inner.to_vec() };
+    let (x, y) = (case.random(pairs, &dims(&[k])), case.random(pairs, &dims(&[n])));
+    let w = case.random(groups, &dims(&[k, n]));
+    let batch = usize::from(batch > 1);
+    for (form, args) in [(ProductForm::MatMul, [x, w]), (ProductForm::MatMulT, [y, w]), (ProductForm::Outer, [x, y])] {
+        let product = case.flow.add(Op::Grouped { form, batch, members }, &args);
+        case.result(product);
+    }
+    case
+}

@@ -31,8 +31,11 @@ impl Divider<'_> {
                 _ => owned.len(),
             }
         };
+        let recv_rows: Vec<usize> = (0..self.division.ranks).map(received).collect();
         let route = Route {
-            recv_rows: (0..self.division.ranks).map(received).collect(),
+            // A rank mirrors all of its rows, and its vertices are consecutive among those of a type.
+            first_own: Some(recv_rows[..self.rank].iter().sum()),
+            recv_rows,
             send_rows: sent.iter().map(Vec::len).collect(),
             send: sent.concat(),
             places: None,

@@ -37,6 +37,8 @@ pub struct Route {
     /// The place of each row that comes, in the order of the sending ranks. Without places, they are in this order, as
     /// those of mirrors are, since ranks own vertices in order.
     pub places: Option<Vec<u32>>,
+    /// The place of the first row of this rank, if all of its rows come in their order.
+    pub first_own: Option<usize>,
 }
 
 /// The rows of a vertex type that a rank owns, by section. How a value is rounded may depend on the rows that share a

@@ -203,6 +203,7 @@ impl Divider<'_> {
                     send: std::mem::take(&mut send).concat(),
                     recv_rows: places.iter().map(Vec::len).collect(),
                     places: Some(places.concat()),
+                    first_own: None,
                 })
             }
             VertexRows::Mirrors(of, _) => {
@@ -214,6 +215,7 @@ impl Divider<'_> {
                     send_rows: vec![own.len(); ranks],
                     recv_rows: (0..ranks).map(rows).collect(),
                     places: None,
+                    first_own: None,
                 })
             }
             _ => None,

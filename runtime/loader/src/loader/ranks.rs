@@ -227,8 +227,9 @@ impl Share {
             send_rows: parts.clone(),
             recv_rows: of_each.clone(),
             places: None,
+            first_own: None,
         };
-        let to_all = Route { send: groups, send_rows: of_each, recv_rows: parts, places: None };
+        let to_all = Route { send: groups, send_rows: of_each, recv_rows: parts, places: None, first_own: None };
         data.routes[table.copies.index()] = Some(Arc::new(to_owners));
         data.routes[table.sampled.index()] = Some(Arc::new(to_all));
     }
@@ -243,7 +244,13 @@ impl Share {
             .iter()
             .flat_map(|table| table.first.iter().flat_map(of_first).chain([table.sampled, table.copies]));
         for vertex in of_tables.chain(self.shuffled.iter().flat_map(SharedShuffle::routed)) {
-            let none = Route { send: vec![], send_rows: vec![0; ranks], recv_rows: vec![0; ranks], places: None };
+            let none = Route {
+                send: vec![],
+                send_rows: vec![0; ranks],
+                recv_rows: vec![0; ranks],
+                places: None,
+                first_own: None,
+            };
             data.routes[vertex.index()] = Some(Arc::new(none));
         }
     }
@@ -268,7 +275,7 @@ impl Share {
                 VertexRows::Mirrors(..) => {
                     data.num_vertices[index] = ranks;
                     let (send, ones) = (vec![0; ranks], vec![1; ranks]);
-                    let route = Route { send, send_rows: ones.clone(), recv_rows: ones, places: None };
+                    let route = Route { send, send_rows: ones.clone(), recv_rows: ones, places: None, first_own: None };
                     data.routes[index] = Some(Arc::new(route));
                 }
                 _ => {}
@@ -578,9 +585,15 @@ impl RoutedRows {
             send_rows: wanted_rows.clone(),
             recv_rows: asked_rows.clone(),
             places: None,
+            first_own: None,
         }));
-        data.routes[sampled.index()] =
-            Some(Arc::new(Route { send: at, send_rows: asked_rows, recv_rows: wanted_rows, places: Some(places) }));
+        data.routes[sampled.index()] = Some(Arc::new(Route {
+            send: at,
+            send_rows: asked_rows,
+            recv_rows: wanted_rows,
+            places: Some(places),
+            first_own: None,
+        }));
     }
 }
 

@@ -178,9 +178,10 @@ impl MiniBatchLoader {
                     send_rows: wanted.clone(),
                     recv_rows: asked.clone(),
                     places: None,
+                    first_own: None,
                 }));
             }
-            let route = Route { send: at, send_rows: asked, recv_rows: wanted, places: None };
+            let route = Route { send: at, send_rows: asked, recv_rows: wanted, places: None, first_own: None };
             data.routes[shuffled.taken.index()] = Some(Arc::new(route));
         }
         Ok(true)
