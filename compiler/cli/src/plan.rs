@@ -70,7 +70,11 @@ fn area(text: &mut String, program: &Program, area: &Area, steps: &Steps<'_>, wh
             format!("k{}", steps.first(slot.life.start)),
             if slot.life.end == END { "stays".into() } else { format!("k{}", steps.last(slot.life.end)) },
             if there { "*".into() } else { String::new() },
-            program.overwritten(slot.buffer).map_or(String::new(), |old| program.buffer(old).name.clone()),
+            match (program.overwritten(slot.buffer), decl.extends) {
+                (Some(old), _) => program.buffer(old).name.clone(),
+                (None, Some(own)) => format!("around {}", program.buffer(own).name),
+                (None, None) => String::new(),
+            },
         ]);
     }
     text.push_str(&table.text());

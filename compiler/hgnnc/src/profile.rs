@@ -343,18 +343,24 @@ fn alive(
     makers: &BTreeMap<kernel::Buffer, Stage>,
     step: usize,
 ) -> BTreeMap<String, u64> {
-    // Values updated in place share memory, so only the last one counts.
+    // Values that share memory count once, with the longest of them, as the last one.
+    let homes = program.homes();
+    let mut longest: BTreeMap<kernel::Buffer, usize> = BTreeMap::new();
+    for slot in &area.slots {
+        let len = longest.entry(homes[slot.buffer.index()]).or_default();
+        *len = slot.life.len.max(*len);
+    }
     let mut there: BTreeMap<kernel::Buffer, &Slot> = BTreeMap::new();
     for slot in area.slots.iter().filter(|slot| slot.life.start <= step && step <= slot.life.end) {
-        let home = there.entry(program.home(slot.buffer)).or_insert(slot);
+        let home = there.entry(homes[slot.buffer.index()]).or_insert(slot);
         if slot.life.start > home.life.start {
             *home = slot;
         }
     }
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
-    for slot in there.into_values() {
+    for (home, slot) in there {
         let stage = makers.get(&slot.buffer).map_or("", |stage| stage.name());
-        *bytes.entry(stage.into()).or_default() += ELEMENT * slot.life.len as u64;
+        *bytes.entry(stage.into()).or_default() += ELEMENT * longest[&home] as u64;
     }
     bytes
 }

@@ -189,6 +189,13 @@ impl Dataflow {
         }
     }
 
+    /// Whether a type has mirrors of vertices of the dataset, among which the rows of a rank lie together and in their order.
+    pub fn has_owned_rows_together(&self, vertex: VertexType) -> bool {
+        let rows = |vertex: VertexType| self.vertex_types.get(vertex.index()).map(|decl| decl.rows);
+        let Some(VertexRows::Mirrors(of, mirrors)) = rows(vertex) else { return false };
+        mirrors.permutations().is_none() && rows(of) == Some(VertexRows::Dataset)
+    }
+
     /// The type of the owned vertices to which copies come back.
     pub fn owner_of_copies(&self, copies: VertexRows) -> Option<VertexType> {
         let is_it = |decl: &&GraphDecl| {

@@ -138,9 +138,7 @@ impl Exchanger {
             pack(rows, after, width, second);
             pending = self.begin(exchange);
         }
-        let offset = route.first_own.map(|first| step.out.offset + first * step.width);
-        if step.x.slab == step.out.slab && Some(step.x.offset) == offset {
-            // The rows of this rank were computed in their places.
+        if step.in_place {
             return pending;
         }
         let from = &route.send[own];

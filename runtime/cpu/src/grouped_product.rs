@@ -12,7 +12,7 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
     let (slabs, dispatch) = (context.slabs, context.dispatch);
     // Operands of a launch do not alias its outputs.
     let (xs, ys) = (slabs.of(x), slabs.of(y));
-    // Each piece writes its own range of the result.
+    // Each piece writes its own range of the result, or its own partial result.
     let write = |start: usize, len: usize| slabs.write(out.slab, out.offset + start, len);
     let (left, right, all) = (of.batch * of.k, of.batch * of.n, of.batch * of.k * of.n);
     let rows_of = &context.data.graphs[members].csc;
@@ -31,25 +31,44 @@ pub(crate) fn run_task(context: Context<'_>, step: &GroupedProduct, task: usize)
             ProductKind::Outer => {
                 // The rows of a member are consecutive, but those of a section are not in the order of members.
                 let first = rows_of.indices.get(rows_of.indptr[member] as usize).map_or(0, |&row| row as usize);
-                let (x, y) = (&xs[(first + part.start) * left..], &ys[(first + part.start) * right..]);
+                let in_edges = rows_of.indptr[member + 1] - rows_of.indptr[member];
+                let (rows, band) = match product::band_rows(of) {
+                    Some(_) => (0..in_edges as usize, part),
+                    None => (part, 0..of.k),
+                };
+                let (x, y) = (&xs[(first + rows.start) * left..], &ys[(first + rows.start) * right..]);
                 let out = match piece.partial {
                     Some(number) => slabs.write(context.partials, partials + number as usize * all, all),
-                    None => write(member * all, all),
+                    // Only a single matrix is divided into bands.
+                    None => write(member * all + band.start * of.n, band.len() * of.batch * of.n),
                 };
-                product::outer(dispatch, of, rows, 0..of.k, x, y, out, false);
+                product::outer(dispatch, of, rows.len(), band, x, y, out, false);
             }
         }
     }
 }
 
-/// Adds the partial results of a weight gradient.
-pub(crate) fn combine(context: Context<'_>, step: &GroupedProduct, sum: usize) {
+/// Elements of a weight gradient that a task adds up.
+const RANGE: usize = 4096;
+
+/// The number of tasks that add partial results.
+pub(crate) fn num_sums(step: &GroupedProduct) -> usize {
+    step.sums.len() * (step.of.batch * step.of.k * step.of.n).div_ceil(RANGE)
+}
+
+/// Adds the partial results of a range of a weight gradient.
+pub(crate) fn combine(context: Context<'_>, step: &GroupedProduct, task: usize) {
     let GroupedProduct { of, out, partials, .. } = *step;
-    let MemberSum { member, partials: parts } = &step.sums[sum];
-    let all = of.batch * of.k * of.n;
-    // Each member has a range of the result. All partial results are written, and only read from here on.
-    let sum = context.slabs.write(out.slab, out.offset + *member as usize * all, all);
+    let size = of.batch * of.k * of.n;
+    let ranges = size.div_ceil(RANGE);
+    let MemberSum { member, partials: parts } = &step.sums[task / ranges];
+    let start = task % ranges * RANGE;
+    let len = RANGE.min(size - start);
+    // Each task has its own range of the result. All partial results are written, and only read from here on.
+    let sum = context.slabs.write(out.slab, out.offset + *member as usize * size + start, len);
     sum.fill(0.0);
-    let rows = context.slabs.read(context.partials, partials + parts.start as usize * all, parts.len() * all);
-    rows::accumulate_rows(context.dispatch, Reduce::Sum, rows, all, sum);
+    for part in parts.clone() {
+        let part = context.slabs.read(context.partials, partials + part as usize * size + start, len);
+        rows::accumulate_rows(context.dispatch, Reduce::Sum, part, len, sum);
+    }
 }

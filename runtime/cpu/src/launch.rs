@@ -291,7 +291,7 @@ fn tasks_of(step: &Step, schedules: &[RegionSchedule], round: Round) -> usize {
             _ => (product.of.batch * product.of.k * product.of.n).div_ceil(RANGE),
         },
         (StepKind::Grouped(product), Round::Compute) => product.tasks.len() - 1,
-        (StepKind::Grouped(product), Round::Combine) => product.sums.len(),
+        (StepKind::Grouped(product), Round::Combine) => grouped_product::num_sums(product),
         (StepKind::Copy { .. }, Round::Compute) => 1,
         (
             StepKind::Product(_)

@@ -460,6 +460,8 @@ fn embeddings_and_large_parameters() {
 #[test]
 fn grouped_products_of_members_with_many_rows() {
     for (batch, k, n) in [(1, 3, 5), (2, 3, 2)] {
-        common::grouped_products(&[0, 8193, 5, 8192], batch, k, n).check(2e-5);
+        common::grouped_products(&[0, 4097, 5, 2048, 0], batch, k, n).check(2e-5);
     }
+    // Partial results of a gradient with so many rows would take too much memory.
+    common::grouped_products(&[0, 2100, 5], 1, 260, 1).check(2e-5);
 }

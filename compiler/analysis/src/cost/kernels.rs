@@ -80,7 +80,11 @@ pub fn kernel_work(program: &Program, kernel: &Kernel, sizes: &SizeInfo) -> Work
         Body::Exchange(exchange) => {
             let row = ELEMENT * sizes.eval(&exchange.width);
             let bytes = |vertex| sizes.eval(&Width::count(vertex)) * row;
-            Work { read: bytes(exchange.rows), written: exchange.to.map_or(row, bytes), ..Work::default() }
+            let rows = bytes(exchange.rows);
+            // Owned rows that lie among their mirrors are sent, and not copied.
+            let there = if program.buffer(exchange.out).extends.is_some() { rows } else { 0.0 };
+            let written = (exchange.to.map_or(row, bytes) - there).max(0.0);
+            Work { read: rows, written, ..Work::default() }
         }
         Body::Traversal(traversal) => {
             let all = (0..traversal.instrs.len()).collect();

@@ -18,7 +18,8 @@
 //! After:   buffer m : f32[Paper.sources; 64] extends h       owned rows are computed where their mirrors are read
 //! ```
 //!
-//! Rows are not kept among mirrors for longer than these are read: there are several times as many with many ranks.
+//! There are many times as many mirrors as rows with many ranks. So rows do not lie among them that are read after them, or
+//! are computed in another phase.
 
 use std::collections::VecDeque;
 
@@ -37,21 +38,34 @@ pub(crate) fn run(program: &mut Program, _: &mut KernelCx) {
             reuse_operands(program, &uses, (at, kernel), &mut pairs);
         }
     }
-    let replaced: FxHashSet<Buffer> = pairs.values().copied().collect();
-    let mut extended = FxHashMap::default();
-    for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
-        let Body::Exchange(Exchange { x, out, .. }) = kernel.body else { continue };
-        let is_free = ![x, out].iter().any(|buffer| replaced.contains(buffer)) && !extended.contains_key(&x);
-        if is_free && uses.last_read(x) <= uses.last_read(out) && uses.may_extend(out, x).is_ok() {
-            extended.insert(x, out);
-        }
-    }
+    let extended = extensions(program, &uses, &pairs);
     for (new, old) in pairs {
         program.buffers[new.index()].replaces = Some(old);
     }
     for (own, all) in extended {
         program.buffers[all.index()].extends = Some(own);
     }
+}
+
+/// The buffers of rows that are computed among their mirrors, with those of the mirrors.
+fn extensions(program: &Program, uses: &Uses<'_>, pairs: &FxHashMap<Buffer, Buffer>) -> FxHashMap<Buffer, Buffer> {
+    let replaced: FxHashSet<Buffer> = pairs.values().copied().collect();
+    let mut extended = FxHashMap::default();
+    for kernel in program.launches.iter().flat_map(|launch| &launch.kernels) {
+        let Body::Exchange(Exchange { x, out, .. }) = kernel.body else { continue };
+        let mut first = x;
+        while let Some(&old) = pairs.get(&first) {
+            first = old;
+        }
+        // The memory has the size of the mirrors from the first value in it to the last.
+        let phase = uses.first_write(first).map(|at| program.launches[at].kernels[0].phase);
+        let is_short = phase == Some(kernel.phase) && uses.last_read(x) <= uses.last_read(out);
+        let is_free = ![x, out].iter().any(|buffer| replaced.contains(buffer)) && !extended.contains_key(&x);
+        if is_short && is_free && uses.may_extend(out, x).is_ok() {
+            extended.insert(x, out);
+        }
+    }
+    extended
 }
 
 /// The buffers of new parameters and states, with those of the old ones.

@@ -86,6 +86,13 @@ pub(crate) fn parse_extended<X: Extension>(text: &str) -> Result<(Parsed, X), Pa
     Ok((Parsed { program, lines }, extension))
 }
 
+/// The ways in which a buffer shares memory with another one.
+#[derive(Clone, Copy)]
+enum Alias {
+    Replaces,
+    Extends,
+}
+
 /// Consumes tokens and accumulates the program.
 pub(crate) struct Reader<X> {
     pub base: Parser,
@@ -93,7 +100,7 @@ pub(crate) struct Reader<X> {
     pub extension: X,
     program: Program,
     /// Aliasing buffers, with the token positions and names of their targets.
-    aliased: Vec<(Buffer, bool, usize, String)>,
+    aliased: Vec<(Buffer, Alias, usize, String)>,
     lines: BTreeMap<Place, usize>,
     num_kernels: usize,
 }
@@ -162,11 +169,11 @@ impl<X: Extension> Reader<X> {
         } else {
             Contents::Computed
         };
-        for extends in [false, true] {
-            if self.base.accept_word(if extends { "extends" } else { "replaces" }) {
+        for (word, alias) in [("replaces", Alias::Replaces), ("extends", Alias::Extends)] {
+            if self.base.accept_word(word) {
                 // The target may be declared later.
                 let (at, target) = (self.base.next, self.base.name()?);
-                self.aliased.push((Buffer::new(self.program.buffers.len()), extends, at, target));
+                self.aliased.push((Buffer::new(self.program.buffers.len()), alias, at, target));
             }
         }
         self.program.buffers.push(BufferDecl { name, ty, contents, replaces: None, extends: None });
@@ -175,12 +182,15 @@ impl<X: Extension> Reader<X> {
 
     /// Resolves the targets of aliasing buffers after all declarations.
     fn find_aliased(&mut self) -> Parse<()> {
-        for (new, extends, at, name) in std::mem::take(&mut self.aliased) {
+        for (new, alias, at, name) in std::mem::take(&mut self.aliased) {
             let Some(target) = self.program.buffers.iter().position(|decl| decl.name == name) else {
                 return self.base.error_at(at, format!("there is no buffer `{name}`"));
             };
-            let decl = &mut self.program.buffers[new.index()];
-            *if extends { &mut decl.extends } else { &mut decl.replaces } = Some(Buffer::new(target));
+            let (decl, target) = (&mut self.program.buffers[new.index()], Some(Buffer::new(target)));
+            match alias {
+                Alias::Replaces => decl.replaces = target,
+                Alias::Extends => decl.extends = target,
+            }
         }
         Ok(())
     }

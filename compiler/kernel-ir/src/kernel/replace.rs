@@ -2,14 +2,14 @@
 //!
 //! A buffer that aliases a parameter or optimizer state is an in-place update: it needs no memory of its own and no
 //! copy after the run. A buffer that aliases a computed value (a gradient, say, that of the value it is computed from)
-//! saves the memory of two values that would be alive at the same time.
+//! saves the memory of two values that would be alive at the same time. Rows that are sent to other ranks may lie among the
+//! mirrors that an exchange makes of them, so that they are not copied.
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-use hgnnc_ir::VertexRows;
 use hgnnc_ir::dataflow::{Binding, InputDecl, OutputKind};
-use hgnnc_ir::types::{Layout, Phase, Space, VertexType};
+use hgnnc_ir::types::{Layout, Phase, Space};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
@@ -211,7 +211,7 @@ impl Uses<'_> {
     ///
     /// The answer is no when
     ///
-    /// - `all` is not written by an exchange of `own`, or its owned rows are not consecutive ([`Mirrors`]);
+    /// - `all` is not written by an exchange of `own`, or its owned rows do not lie together;
     /// - one of both persists across runs, or is an output;
     /// - another buffer replaces one of both: it would overwrite rows of the other one.
     ///
@@ -224,22 +224,24 @@ impl Uses<'_> {
         if self.outputs.contains(&all) {
             return Err("it is an output".into());
         }
-        let types = &program.tables.vertex_types;
-        let is_consecutive = |to: VertexType| matches!(types[to.index()].rows, VertexRows::Mirrors(_, mirrors) if mirrors.permutations().is_none());
+        let Space::Vertices(to) = program.buffer(all).ty.space else { return Err("it has no rows of vertices".into()) };
         let mut kernels = program.launches[at].kernels.iter();
         let is_exchanged = kernels.any(|kernel| match &kernel.body {
-            Body::Exchange(exchange) => {
-                exchange.x == own && exchange.out == all && exchange.to.is_some_and(is_consecutive)
-            }
+            Body::Exchange(exchange) => exchange.x == own && exchange.out == all && exchange.to == Some(to),
             _ => false,
         });
-        if !is_exchanged {
+        if !is_exchanged || !program.tables.has_owned_rows_together(to) {
             return Err(format!("it has no mirrors of the rows of `{name}`, with these rows in one place"));
         }
         if program.buffers.iter().any(|decl| decl.replaces.is_some_and(|old| old == own || old == all)) {
             return Err("another buffer overwrites rows of both".into());
         }
         Ok(())
+    }
+
+    /// The launch that first writes a buffer.
+    pub fn first_write(&self, buffer: Buffer) -> Option<usize> {
+        self.writer[buffer.index()]
     }
 
     /// The last launch that reads a buffer.

@@ -52,7 +52,8 @@ impl fmt::Display for Place {
 /// - operands have the widths that their operation requires, for all vertex counts;
 /// - only rows that own edges are split, into at least one piece of at least one edge;
 /// - outputs have the type they are viewed as; an update has the type of its parameter and is the only one;
-/// - a buffer that aliases a parameter or state is written after its last read ([`super::Uses::may_replace`]).
+/// - a buffer that aliases a parameter or state is written after its last read ([`super::Uses::may_replace`]);
+/// - rows that lie among their mirrors are sent by the exchange that makes these ([`super::Uses::may_extend`]).
 ///
 /// # Errors
 /// All violations, in program order.

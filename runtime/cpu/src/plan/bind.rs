@@ -264,9 +264,11 @@ impl Binder<'_> {
     /// The elements before the owned rows of a buffer with mirrors.
     fn before_own_rows(&self, mirrors: kernel::Buffer) -> usize {
         let ty = &self.program.buffer(mirrors).ty;
-        let Space::Vertices(vertex) = ty.space else { return 0 };
+        let Space::Vertices(vertex) = ty.space else { unreachable!("mirrors are rows of vertices") };
+        // Sizes alone have no routes.
         let route = self.data.routes.get(vertex.index()).and_then(Option::as_ref);
-        route.and_then(|route| route.first_own).unwrap_or(0) * self.width(ty)
+        let first = route.map(|route| route.first_own.expect("rows that lie among their mirrors have a place there"));
+        first.unwrap_or(0) * self.width(ty)
     }
 
     /// Memory for computed buffers of these lengths, or of the earlier ones where those are longer: after a few batches
@@ -378,10 +380,11 @@ impl Binder<'_> {
             Body::Exchange(exchange) => {
                 let kernel::Exchange { rows, to, ref width, x, out, .. } = *exchange;
                 let name = |vertex: VertexType| &self.program.tables.vertex_types[vertex.index()].name;
+                let in_place = self.program.buffer(out).extends == Some(x);
                 let [x, out] = [x, out].map(|buffer| self.buffer(buffer));
                 let (step, label) = match to {
                     Some(to) => {
-                        let step = ExchangeStep { x, out, to, width: self.eval(width) };
+                        let step = ExchangeStep { x, out, to, width: self.eval(width), in_place };
                         (StepKind::Exchange(step), format!("exchange of {} to {}", name(rows), name(to)))
                     }
                     None => {
@@ -436,8 +439,10 @@ impl Binder<'_> {
         let (kind, split) = match gemm.form {
             ProductForm::MatMul => (ProductKind::MatMul, Split::Rows(product::task_rows(of, self.features))),
             ProductForm::MatMulT => (ProductKind::MatMulT, Split::Rows(product::task_rows(of, self.features))),
-            ProductForm::Outer if of.batch == 1 && of.k >= 256 => (ProductKind::Outer, Split::Bands(64)),
-            ProductForm::Outer => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows))),
+            ProductForm::Outer => match product::band_rows(of) {
+                Some(rows) => (ProductKind::Outer, Split::Bands(rows)),
+                None => (ProductKind::Outer, Split::Parts(product::part_rows(of, rows, 256))),
+            },
         };
         let partials = match split {
             Split::Parts(chunk) => self.partial(rows.div_ceil(chunk).max(1), of.batch * of.k * of.n),

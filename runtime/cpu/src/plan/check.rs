@@ -144,14 +144,14 @@ pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<Buf
         }
         StepKind::Factored(step) => step.sums.iter().map(|sum| sum.out).collect(),
         StepKind::Exchange(exchange) => {
-            let ExchangeStep { x, out, .. } = *exchange;
+            let ExchangeStep { x, out, in_place, .. } = *exchange;
             let (end, end_of_x) = (out.offset + out.len, x.offset + x.len);
-            if x.slab == out.slab && out.offset <= x.offset && end_of_x <= end {
-                // Owned rows stay where they are.
-                let before = BufferRange { len: x.offset - out.offset, ..out };
-                vec![before, BufferRange { offset: end_of_x, len: end - end_of_x, ..out }]
-            } else {
-                vec![out]
+            match in_place {
+                true => {
+                    let before = BufferRange { len: x.offset - out.offset, ..out };
+                    vec![before, BufferRange { offset: end_of_x, len: end - end_of_x, ..out }]
+                }
+                false => vec![out],
             }
         }
         StepKind::RankSum(sum) => vec![sum.out],
@@ -162,7 +162,7 @@ pub fn writes(step: &Step, ranges: &[BufferRange], slabs: SlabLayout) -> Vec<Buf
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hgnnc_ir::Phase;
+    use hgnnc_ir::{Phase, VertexType};
 
     fn copy(from: (usize, usize), to: (usize, usize), together: bool) -> Step {
         let range = |(offset, len)| SlabLayout::default().range(Slab::Run, offset, len);
@@ -186,6 +186,24 @@ mod tests {
         assert!(partly.is_some_and(|text| text.contains("overlap")));
         // One after the other.
         assert_eq!(conflict_of(vec![copy((10, 5), (20, 5), false), copy((20, 5), (30, 5), false)]), None);
+    }
+
+    /// An exchange of the elements from 10 on to those from 5 to 20.
+    fn exchange(len: usize, in_place: bool) -> Step {
+        let range = |offset, len| SlabLayout::default().range(Slab::Run, offset, len);
+        let (x, out, to) = (range(10, len), range(5, 15), VertexType(0));
+        let kind = StepKind::Exchange(ExchangeStep { x, out, to, width: 1, in_place });
+        Step { kind, ..copy((0, 1), (1, 1), false) }
+    }
+
+    #[test]
+    fn an_exchange_may_store_rows_around_those_that_it_sends() {
+        assert_eq!(conflict_of(vec![exchange(4, true)]), None);
+        assert!(conflict_of(vec![exchange(4, false)]).is_some());
+        // Others may read the rows that stay, and no other ones.
+        assert_eq!(conflict_of(vec![exchange(4, true), copy((10, 4), (30, 4), true)]), None);
+        assert!(conflict_of(vec![exchange(4, true), copy((9, 4), (30, 4), true)]).is_some());
+        assert!(conflict_of(vec![exchange(4, true), copy((30, 4), (10, 4), true)]).is_some());
     }
 
     #[test]

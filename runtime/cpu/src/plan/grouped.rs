@@ -1,7 +1,8 @@
 //! Grouped products: the rows of each member of a stack times that member's weight.
 //!
-//! `2 · rows · k · n` operations, as a product with one weight. Members have few rows each (tens to thousands), so each
-//! weight is read once and stays in cache; consecutive small members share a task.
+//! `2 · rows · k · n` operations, as a product with one weight. Relations have few rows each (tens to thousands), so each
+//! weight is read once and stays in cache; consecutive small members share a task. Sections of ranks have many, and weight
+//! gradients of members with many rows are sums of partial results.
 
 use std::ops::Range;
 
@@ -15,11 +16,9 @@ use super::bind::Binder;
 
 /// Multiply-adds of a task: some ten microseconds.
 const TASK: usize = 1 << 18;
-/// Rows of a partial weight gradient, of members that have more. Bands of rows of the gradient would need no partial results,
-/// but each of them reads all of an operand: on one thread, [31000; 64 x 349] has 109 GFLOP/s, and 40 in bands of 32 rows.
-const PART: usize = 8192;
-/// Most parts of a member, and most elements of their partial results, where there are several.
-const PARTS: (usize, usize) = (16, 1 << 20);
+/// Least rows of a partial weight gradient. Bands of rows of the gradient need no partial results, but each of them reads all
+/// of an operand: on one thread, [31000; 64 x 349] has 109 GFLOP/s, and 40 in bands of 32 rows.
+const PART: usize = 2048;
 
 /// The product of each member's rows with the member's weight, divided into tasks.
 #[derive(Clone, PartialEq, Debug)]
@@ -46,7 +45,8 @@ pub struct GroupedProduct {
 pub struct Piece {
     /// The position of the member in its stack.
     pub member: u32,
-    /// Rows of the operand, counted from the first of all members; for a weight gradient, from the first of the member.
+    /// Rows of the operand, counted from the first of all members; for a weight gradient, from the first of the member, or
+    /// rows of the gradient where these are divided ([`product::band_rows`]).
     pub first: u32,
     /// One past the last of them.
     pub last: u32,
@@ -93,18 +93,20 @@ pub(super) fn bind_grouped(binder: &mut Binder<'_>, gemm: &Gemm, members: usize)
     let borders: &[u32] = rows.map_or(&[], |sections| &sections.borders);
     let (mut pieces, mut tasks, mut work) = (vec![], vec![0], 0);
     let (mut sums, mut num_partials) = (vec![], 0);
-    let cost = of.batch * of.k * of.n;
+    let size = of.batch * of.k * of.n;
+    let band_rows = product::band_rows(of);
+    // Multiply-adds for a row of a piece.
+    let cost = |rows: usize| if kind == ProductKind::Outer && band_rows.is_some() { rows * of.n } else { size };
     for (member, range) in indptr.windows(2).enumerate() {
         let (first, last) = (range[0] as usize, range[1] as usize);
         let (parts, per_part) = match kind {
             ProductKind::MatMul | ProductKind::MatMulT => (first..last, product::task_rows(of, binder.features).max(1)),
-            ProductKind::Outer => {
-                let (most, elements) = PARTS;
-                let num_parts = (last - first).div_ceil(PART).clamp(1, (elements / cost.max(1)).clamp(1, most));
-                (0..last - first, (last - first).div_ceil(num_parts).max(1))
-            }
+            ProductKind::Outer => match band_rows {
+                Some(rows) => (0..of.k, rows),
+                None => (0..last - first, product::part_rows(of, last - first, PART)),
+            },
         };
-        let is_sum = kind == ProductKind::Outer && parts.len() > per_part;
+        let is_sum = kind == ProductKind::Outer && band_rows.is_none() && parts.len() > per_part;
         let cuts: &[u32] = if kind == ProductKind::Outer { &[] } else { within(borders, &parts) };
         let first_partial = num_partials;
         let mut start = parts.start;
@@ -117,7 +119,7 @@ pub(super) fn bind_grouped(binder: &mut Binder<'_>, gemm: &Gemm, members: usize)
             if start < end || kind == ProductKind::Outer {
                 pieces.push(Piece { member: member as u32, first: start as u32, last: end as u32, partial });
             }
-            work += (end - start) * cost;
+            work += (end - start) * cost(last - first);
             if work >= TASK {
                 tasks.push(pieces.len() as u32);
                 work = 0;
@@ -135,6 +137,6 @@ pub(super) fn bind_grouped(binder: &mut Binder<'_>, gemm: &Gemm, members: usize)
         tasks.push(pieces.len() as u32);
     }
     let [x, y, out] = [gemm.x, gemm.y, gemm.out].map(|buffer| binder.buffer(buffer));
-    let partials = binder.partial(num_partials as usize, cost);
+    let partials = binder.partial(num_partials as usize, size);
     GroupedProduct { kind, of, members, x, y, out, pieces, tasks, sums, partials }
 }

@@ -149,6 +149,8 @@ pub struct ExchangeStep {
     pub to: VertexType,
     /// Elements of a row.
     pub width: usize,
+    /// Whether the rows of this rank were computed among those that are received.
+    pub in_place: bool,
 }
 
 /// Rows that each rank has, and their sum over all ranks.

@@ -510,8 +510,8 @@ pub fn few_endpoints(flow: &Dataflow) -> SizeInfo {
     }
 }
 
-/// A stack whose members have edges from so many vertices: pairs of a member and a source, and the graph from the pairs
-/// to the members.
+/// A stack whose members have edges from so many vertices: the pairs of a member and a source, and the graph from these
+/// pairs to the members of the stack.
 pub fn stack_of(rows: &[u32]) -> (Case, Space, Graph) {
     // Each member has edges from other vertices than the one before.
     let most = rows.iter().copied().max().unwrap_or(0) + 1;

@@ -218,6 +218,12 @@ pub fn outer(
     }
 }
 
+/// Rows of a band of a weight gradient whose rows are divided instead of those of its operands, since partial results would
+/// take too much memory.
+pub fn band_rows(of: Extents) -> Option<usize> {
+    (of.batch == 1 && of.k >= 256).then_some(64)
+}
+
 /// Rows per task of a product divided by rows; a function of shapes, so that results do not depend on threads.
 ///
 /// Cost model: the multiply-adds of a row, plus sixteen per element read or written. A task of 64 x 64 is 132 rows,
@@ -232,10 +238,10 @@ pub fn task_rows(of: Extents, features: KernelFeatures) -> usize {
 }
 
 /// Rows per partial result of a sum of outer products; partial results are added in order at the end. At most 16
-/// partial results of at least 256 rows, and at most 4 MiB of memory for them if one alone is smaller.
-pub fn part_rows(of: Extents, rows: usize) -> usize {
+/// partial results of at least `least` rows, and at most 4 MiB of memory for them if one alone is smaller.
+pub fn part_rows(of: Extents, rows: usize, least: usize) -> usize {
     let size = (of.batch * of.k * of.n).max(1);
-    let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(256).max(1));
+    let parts = ((1 << 20) / size).clamp(1, 16).min(rows.div_ceil(least).max(1));
     rows.div_ceil(parts).max(1)
 }
 
