@@ -18,7 +18,7 @@ use super::bind::Binder;
 const TASK: usize = 1 << 18;
 /// Least rows of a partial weight gradient. Bands of rows of the gradient need no partial results, but each of them reads all
 /// of an operand: on one thread, [31000; 64 x 349] has 109 GFLOP/s, and 40 in bands of 32 rows.
-const PART: usize = 2048;
+const PART: usize = 4096;
 
 /// The product of each member's rows with the member's weight, divided into tasks.
 #[derive(Clone, PartialEq, Debug)]
