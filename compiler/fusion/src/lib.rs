@@ -10,9 +10,10 @@
 //!
 //! Then the passes of [`KERNEL_PASSES`] go from kernels to kernels: `online_softmax` computes edge softmaxes in one pass,
 //! `shared_softmax` with one exponential per edge, `multiply_reduce` fuses multiplications into the sums that read them,
-//! `split_rows` decides how high-degree rows are split, `memory_order` orders the kernels of rare runs, `in_place` updates parameters and optimizer state in place,
-//! reuses the buffers of dead operands and stores owned rows among their mirrors, `co_schedule` joins independent consecutive kernels to one launch, and
-//! `interleave` mixes the thread blocks of compute-bound and memory-bound ones.
+//! `split_rows` decides how high-degree rows are split, `memory_order` orders the kernels of rare runs, `in_place` updates
+//! parameters and optimizer state in place, reuses the buffers of dead operands and stores owned rows among their mirrors,
+//! `co_schedule` joins independent consecutive kernels to one launch, and `interleave` mixes the thread blocks of
+//! compute-bound and memory-bound ones.
 //!
 //! Only `interleave` reads sizes of a dataset. [`LoweringOptions`] has the preferences of a back end.
 

@@ -248,9 +248,10 @@ impl<'a> PlannedSlabs<'a> {
     ///
     /// # Safety
     /// All accesses through this value and its copies are those of a plan in which ranges that are live at the same
-    /// time are disjoint, a step writes only its outputs, which are none of its operands, and each element of them is
-    /// written by one task. So while a slice of [`Self::write`] is used, no other accesses its elements, and while one
-    /// of [`Self::read`] is used, none writes them. Nothing else accesses the slabs meanwhile.
+    /// time are disjoint, a step writes only its outputs, which are none of its operands (of an exchange, what lies around
+    /// its operand), and each element of them is written by one task. So while a slice of [`Self::write`] is used, no other
+    /// accesses its elements, and while one of [`Self::read`] is used, none writes them. Nothing else accesses the slabs
+    /// while the value exists.
     pub unsafe fn new(slabs: &'a [HostBuffer]) -> Self {
         Self { slabs }
     }
