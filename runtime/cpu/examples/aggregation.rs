@@ -1,7 +1,7 @@
 //! Neighbour aggregation by the engine, against loops written by hand for one machine (AVX-512):
 //! `cargo run --release -p hgnnc-cpu --example aggregation [THREADS]`.
 //!
-//! * `sum`: out[v] = Σ over in-edges of x[u], rows of 64 and of 512.
+//! * `sum`: out[v] = Σ over in-edges of x[u], rows of 64, 100 and 512.
 //! * `attention`: the weights are the softmax over in-edges of leaky_relu(a[u] + b[v]), 8 heads of 8 (GAT). By hand in
 //!   two passes over the edges of a row: the maximum, then exponentials, their sum and the weighted sum.
 //!
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{threads} threads; milliseconds (GB/s of gathered rows)");
     for (vertices, edges) in [(3_000, 2_000_000), (20_000, 2_000_000), (200_000, 4_000_000), (400_000, 800_000)] {
         let graph = Graph::new(vertices, edges);
-        for (name, width) in [("sum", 64), ("sum", 512), ("attention", 64)] {
+        for (name, width) in [("sum", 64), ("sum", 100), ("sum", 512), ("attention", 64)] {
             let attention = name == "attention";
             let mut engine = graph.engine(threads, width, attention, SoftmaxForm::InPasses)?;
             let mut online = graph.engine(threads, width, attention, SoftmaxForm::InOnePass)?;
@@ -178,20 +178,24 @@ mod by_hand {
     #[target_feature(enable = "avx512f,avx512vl,avx2,fma")]
     pub unsafe fn sum(x: &[f32], width: usize, sources: &[u32], offsets: &[usize], out: &mut [f32]) {
         for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
-            for (band, out) in row.as_chunks_mut::<64>().0.iter_mut().enumerate() {
+            for (band, out) in row.chunks_mut(64).enumerate() {
                 let mut sums = [_mm512_setzero_ps(); 4];
+                let masks: [u16; 4] = std::array::from_fn(|v| {
+                    let columns = out.len().saturating_sub(16 * v).min(16);
+                    ((1u32 << columns) - 1) as u16
+                });
                 for e in edges[0]..edges[1] {
-                    // SAFETY: by the caller's promise.
+                    // SAFETY: by the caller's promise, and within the columns of a row.
                     unsafe {
                         let from = x.as_ptr().add(*sources.get_unchecked(e) as usize * width + band * 64);
                         for (v, sum) in sums.iter_mut().enumerate() {
-                            *sum = _mm512_add_ps(*sum, _mm512_loadu_ps(from.add(16 * v)));
+                            *sum = _mm512_add_ps(*sum, _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(16 * v)));
                         }
                     }
                 }
                 for (v, sum) in sums.into_iter().enumerate() {
-                    // SAFETY: within 64 results.
-                    unsafe { _mm512_storeu_ps(out.as_mut_ptr().add(16 * v), sum) };
+                    // SAFETY: within the results of the band.
+                    unsafe { _mm512_mask_storeu_ps(out.as_mut_ptr().wrapping_add(16 * v), masks[v], sum) };
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Reductions over the edges of rows. `offsets[r]..offsets[r + 1]` are the edges of row `r` of the block.
 
+use std::ops::Range;
+
 use hgnnc_ir::ops::Reduce;
 
 use super::flat::{larger, smaller};
@@ -55,6 +57,7 @@ fn segment_body<const FMA: bool>(
         16 => segment_fixed::<FMA, 16>(reduce, dispatch, x, offsets, out),
         _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, dispatch, x, width, offsets, out),
         _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
+        17.. if reduce == Reduce::Sum => sum_wide(dispatch, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
     }
 }
@@ -312,6 +315,69 @@ fn segment_banded<const FMA: bool, const W: usize>(
     }
 }
 
+/// Sums of rows of more than 16 elements in bands of 64, 32 and 16 columns. The last band may overlap the one before. The rows
+/// of a run stay in cache for all bands.
+#[inline(always)]
+fn sum_wide(dispatch: Dispatch, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
+    let prefetch = x.wants_prefetch(dispatch);
+    if prefetch {
+        let first = offsets.first().map_or(0, |&first| first as usize);
+        (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
+    }
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        for start in edges.clone().step_by(RUN) {
+            let run = start..edges.end.min(start + RUN);
+            let mut column = 0;
+            while column < width {
+                // Whole rows are fetched ahead of their first band.
+                let ahead = (prefetch && column == 0).then_some(ROWS_AHEAD);
+                column += match width - column {
+                    33.. if width >= 64 => sum_band::<64>(x, width, column, run.clone(), ahead, row),
+                    17.. if width >= 32 => sum_band::<32>(x, width, column, run.clone(), ahead, row),
+                    _ => sum_band::<16>(x, width, column, run.clone(), ahead, row),
+                };
+            }
+        }
+    }
+}
+
+/// Adds `W` columns from `column` on over some edges to a row: of the last `W` columns those that are left. Returns their number.
+#[inline(always)]
+fn sum_band<const W: usize>(
+    x: Rows<'_>,
+    width: usize,
+    column: usize,
+    edges: Range<usize>,
+    ahead: Option<usize>,
+    row: &mut [f32],
+) -> usize {
+    let start = column.min(width - W);
+    let mut part = [0.0f32; W];
+    match x {
+        Rows::Picked(data, index) => {
+            for (e, &picked) in edges.clone().zip(&index[edges]) {
+                if let Some(ahead) = ahead {
+                    x.prefetch(e + ahead, width);
+                }
+                add(&mut part, &data[picked as usize * width + start..]);
+            }
+        }
+        Rows::Each(_) | Rows::Same(_) => edges.for_each(|e| add(&mut part, &x.row(e, width)[start..])),
+    }
+    row[column..start + W].iter_mut().zip(&part[column - start..]).for_each(|(sum, part)| *sum += part);
+    start + W - column
+}
+
+/// Adds the first elements of a row.
+#[inline(always)]
+fn add<const W: usize>(sum: &mut [f32; W], row: &[f32]) {
+    let row = row.first_chunk::<W>().expect("a row has all columns of a band");
+    for k in 0..W {
+        sum[k] += row[k];
+    }
+}
+
 multiversion! {
     /// Row of each edge. Short rows write eight entries, which the following rows overwrite.
     pub fn owners(dispatch: Dispatch, offsets: &[u32], own: &mut [u32]) as owners_body
@@ -509,6 +575,33 @@ fn weighted_any<const FMA: bool>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever bands their columns are divided into, columns are summed by runs of edges in their order.
+    #[test]
+    fn sums_of_rows_of_any_width_are_those_of_their_columns() {
+        let offsets = [0u32, 0, 1, 300, 301, 900];
+        let index: Vec<u32> = (0..900).map(|e| e * 37 % 250).collect();
+        for width in [1, 3, 16, 17, 31, 32, 33, 50, 63, 65, 100, 130, 349] {
+            let data: Vec<f32> = (0..900 * width).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
+            for x in [Rows::Each(&data), Rows::Picked(&data[..250 * width], &index)] {
+                let mut expected = vec![0.5; (offsets.len() - 1) * width];
+                for (row, edges) in expected.chunks_exact_mut(width).zip(offsets.windows(2)) {
+                    for (column, sum) in row.iter_mut().enumerate() {
+                        let edges: Vec<usize> = (edges[0] as usize..edges[1] as usize).collect();
+                        for run in edges.chunks(RUN) {
+                            *sum += run.iter().fold(0.0, |part, &e| part + x.row(e, width)[column]);
+                        }
+                    }
+                }
+                let mut sums = vec![0.5; expected.len()];
+                segment(Dispatch::default(), Reduce::Sum, x, width, &offsets, &mut sums, true);
+                let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4;
+                // Narrower rows are summed several at a time.
+                let same = if width <= 16 { sums.iter().zip(&expected).all(near) } else { sums == expected };
+                assert!(same, "width {width}");
+            }
+        }
+    }
 
     #[test]
     fn every_edge_has_its_owner() {
