@@ -215,6 +215,17 @@ fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, band: usize) -> 
     x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
 }
 
+/// Whether rows are fetched ahead of their use; those of the first edges are fetched now.
+#[inline(always)]
+fn begin_prefetch(dispatch: Dispatch, x: Rows<'_>, width: usize, offsets: &[u32]) -> bool {
+    let prefetch = x.wants_prefetch(dispatch);
+    if prefetch {
+        let first = offsets.first().map_or(0, |&first| first as usize);
+        (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
+    }
+    prefetch
+}
+
 /// Bands of `W` columns whose running results stay in registers.
 #[inline(always)]
 fn segment_banded<const FMA: bool, const W: usize>(
@@ -225,11 +236,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
     offsets: &[u32],
     out: &mut [f32],
 ) {
-    let prefetch = x.wants_prefetch(dispatch);
-    if prefetch {
-        let first = offsets.first().map_or(0, |&first| first as usize);
-        (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
-    }
+    let prefetch = begin_prefetch(dispatch, x, width, offsets);
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
         let (bands, _) = row.as_chunks_mut::<W>();
@@ -319,11 +326,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
 /// of a run stay in cache for all bands.
 #[inline(always)]
 fn sum_wide(dispatch: Dispatch, x: Rows<'_>, width: usize, offsets: &[u32], out: &mut [f32]) {
-    let prefetch = x.wants_prefetch(dispatch);
-    if prefetch {
-        let first = offsets.first().map_or(0, |&first| first as usize);
-        (first..first + ROWS_AHEAD).for_each(|e| x.prefetch(e, width));
-    }
+    let prefetch = begin_prefetch(dispatch, x, width, offsets);
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
         for start in edges.clone().step_by(RUN) {
