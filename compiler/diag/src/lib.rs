@@ -57,7 +57,7 @@ pub struct SourceMap {
 }
 
 /// A named source text.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they hold")]
 pub struct SourceFile {
     /// Name for reports: a path, or `std::han`.

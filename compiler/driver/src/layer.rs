@@ -41,26 +41,42 @@ pub fn give_features(model: &mut Analyzed, names: &[String], summary: &mut Datas
                 "`{name}` is declared sparse, and given inputs are dense: declare it without `sparse`"
             ));
         }
-        let Binding::Features(vertex, _) = decl.binding else { continue };
         decl.binding = Binding::Given(name.clone());
-        let info = &model.schema.vertices[vertex.index()];
-        let field = info.matrices().find(|field| *name == format!("{}.{}", info.name, field.name));
-        let places: DatasetNames<'_> = summary.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
-        let place = places.find(&info.dataset_name);
-        if let (Some(place), Some(field)) = (place, field)
-            && let FieldKind::Real { width, .. } = field.kind
-        {
-            let name = field.dataset_name.clone().unwrap_or_else(|| field.name.clone());
-            let found = &mut summary.vertices[place];
-            if name == FEATURES {
-                found.features = Some((width, false));
-            } else {
-                found.fields.retain(|known| known.name != name);
-                found.fields.push(FieldSummary { name, width, sparse: false });
+        let Some(FeaturePlace { vertex, field, width }) = place_of_feature(model, name, summary) else { continue };
+        let vertex = &mut summary.vertices[vertex];
+        match field {
+            None => vertex.features = Some((width, false)),
+            Some(name) => {
+                vertex.fields.retain(|known| known.name != name);
+                vertex.fields.push(FieldSummary { name, width, sparse: false });
             }
         }
     }
     Ok(())
+}
+
+/// The place of a feature in a dataset, whether or not the dataset has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FeaturePlace {
+    /// Position of the vertex type.
+    pub vertex: usize,
+    /// The field of the vertex type; `None` for its `features`.
+    pub field: Option<String>,
+    /// Number of columns.
+    pub width: usize,
+}
+
+/// The place of a feature of the model (`Paper.x`) that real numbers are declared for; `None` if there is no such feature,
+/// or the dataset has no such vertex type.
+pub fn place_of_feature(model: &Analyzed, name: &str, summary: &DatasetSummary) -> Option<FeaturePlace> {
+    let (vertex, field) = name.split_once('.')?;
+    let info = model.schema.vertices.iter().find(|info| info.name == vertex)?;
+    let field = info.matrices().find(|known| known.name == field)?;
+    let FieldKind::Real { width, .. } = field.kind else { return None };
+    let places: DatasetNames<'_> = summary.vertices.iter().map(|vertex| vertex.name.as_str()).collect();
+    let vertex = places.find(&info.dataset_name)?;
+    let name = field.dataset_name.clone().unwrap_or_else(|| field.name.clone());
+    Some(FeaturePlace { vertex, field: Some(name).filter(|name| name != FEATURES), width })
 }
 
 /// The given inputs of a program, in the order of these names.

@@ -45,7 +45,7 @@ pub use hgnnc_sema::dataset::{
 };
 pub use hgnnc_sema::train::TrainSpec;
 pub use hgnnc_syntax::format;
-pub use layer::{LoweredLayer, give_features, given_inputs, lower_layer};
+pub use layer::{FeaturePlace, LoweredLayer, give_features, given_inputs, lower_layer, place_of_feature};
 pub use lower::{ArenaBytes, LowerError, LowerOptions, Lowered, lower, prepare};
 pub use minibatch::sampled_hops;
 pub use model::{Analyzed, bind_names};
@@ -123,6 +123,20 @@ pub fn analyze(name: &str, text: &str) -> Analysis {
 /// Parses and checks the text of a file, with other values for some of the constants that it declares or imports. Files
 /// that it imports from are found by `files`. The syntax tree of the result is that of the file.
 pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dyn ModuleFiles) -> Analysis {
+    analyze_edited(name, text, (settings, &[]), files)
+}
+
+/// [`analyze_with`] of a model whose schema declares some features (`Paper.x`) sparse that it declares dense.
+pub fn analyze_sparse(name: &str, text: &str, features: &[String], files: &mut dyn ModuleFiles) -> Analysis {
+    analyze_edited(name, text, (&[], features), files)
+}
+
+fn analyze_edited(
+    name: &str,
+    text: &str,
+    (settings, sparse): (&[Setting], &[String]),
+    files: &mut dyn ModuleFiles,
+) -> Analysis {
     let mut sources = SourceMap::default();
     let mut diagnostics = Diagnostics::default();
     if text.len() > MAX_SOURCE {
@@ -137,6 +151,7 @@ pub fn analyze_with(name: &str, text: &str, settings: &[Setting], files: &mut dy
     let complete = units.are_complete();
     let mut found = Diagnostics::default();
     constants::set(&mut units, settings, &mut sources, &mut diagnostics);
+    units.declare_sparse(sparse);
     let files = units.files();
     let constants = hgnnc_declare::imports::constants(&files);
     let checked = hgnnc_sema::check(&files, units.in_library(), &mut found);

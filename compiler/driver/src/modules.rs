@@ -10,7 +10,7 @@ use hgnnc_declare::imports::SourceFile;
 use hgnnc_declare::imports::{import_span, importable};
 use hgnnc_declare::names::{closest, did_you_mean};
 use hgnnc_diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span, codes};
-use hgnnc_syntax::ast::{Allow, Ident, Item, Module, Use, UseFrom};
+use hgnnc_syntax::ast::{Allow, FieldType, Ident, Item, Module, SchemaItem, Use, UseFrom, VertexDecl};
 
 use crate::stdlib::STDLIB;
 
@@ -184,6 +184,22 @@ impl Units {
             Item::Const(decl) if decl.name.name == name => Some(decl),
             _ => None,
         })
+    }
+
+    /// Declares features sparse, each named as `Paper.x` in the schemas of all files.
+    pub fn declare_sparse(&mut self, features: &[String]) {
+        let items = self.units.iter_mut().flat_map(|unit| &mut unit.module.items);
+        let of_schemas =
+            items.filter_map(|item| if let Item::Schema(schema) = item { Some(&mut schema.items) } else { None });
+        for item in of_schemas.flatten() {
+            let SchemaItem::Vertex(VertexDecl { name: vertex, fields, .. }) = item else { continue };
+            for field in fields {
+                let is_meant = |name: &String| *name == format!("{}.{}", vertex.name, field.name.name);
+                if let FieldType::Real { sparse, .. } = &mut field.ty {
+                    *sparse |= features.iter().any(is_meant);
+                }
+            }
+        }
     }
 
     /// The names of the constants that the model's own file declares or imports.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use hgnnc_data::{BindOptions, PathInstances, add_path_instances, middle_of_metapath};
 use hgnnc_dataset::{Dataset, files};
 use hgnnc_driver::{
-    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_with,
-    bind_names, check_dataset, closest, codes, declare_metapaths, factor_path_sums, leave_precomputed, silence,
+    Analysis, Analyzed, DatasetSummary, Diagnostics, Disabled, LowerError, MAX_SOURCE, Setting, analyze_sparse,
+    analyze_with, bind_names, check_dataset, closest, codes, declare_metapaths, factor_path_sums, leave_precomputed,
+    silence,
 };
 use hgnnc_graph::InstanceCounts;
 use rayon::ThreadPool;
@@ -151,6 +152,11 @@ pub fn read(path: &Path, constants: &[Setting]) -> Result<Analysis, Error> {
 /// of `path`, which messages name; there need be no such file.
 pub fn analyze_text(path: &Path, text: &str, constants: &[Setting]) -> Analysis {
     analyze_with(&path.display().to_string(), text, constants, &mut Folder::of(path))
+}
+
+/// [`analyze_text`] of a model whose schema declares some features (`Paper.x`) sparse that it declares dense.
+pub(crate) fn analyze_sparse_text(path: &Path, text: &str, features: &[String]) -> Analysis {
+    analyze_sparse(&path.display().to_string(), text, features, &mut Folder::of(path))
 }
 
 /// Reads the text of a model.

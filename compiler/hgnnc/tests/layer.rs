@@ -1,5 +1,7 @@
 //! A model as a layer: what is given, what is kept, and what is refused. `tests/models` compares the numbers with the oracle.
 
+use std::sync::Arc;
+
 use hgnnc::layer::{Layer, LayerJob, Mode, Pass, TensorInfo};
 use hgnnc::{Device, Error, Silent};
 use hgnnc_dataset::{Dataset, DenseFeatures, Features, RelationData, VertexTypeData};
@@ -58,7 +60,7 @@ fn job(text: &str, given: &[&str]) -> LayerJob {
 }
 
 fn open(text: &str, given: &[&str]) -> Result<Layer, Error> {
-    Layer::new(&job(text, given), &library(), &mut Silent)
+    Layer::new(&job(text, given), &Arc::new(library()), &mut Silent)
 }
 
 fn refusal(text: &str, given: &[&str]) -> String {
@@ -118,7 +120,7 @@ fn some_fields_of_a_vertex_type_are_given() {
 
     let mut data = library();
     data.vertex_types[0].features = Some(Features::Dense(DenseFeatures { dim: 2, rows: X.to_vec().into() }));
-    let mut layer = Layer::new(&job(&text, &["Paper.year"]), &data, &mut Silent).expect("a layer");
+    let mut layer = Layer::new(&job(&text, &["Paper.year"]), &Arc::new(data), &mut Silent).expect("a layer");
     assert_eq!(shown(&layer), ["Paper.year [3, 1]"]);
     forward(&mut layer, &[7.0, 8.0, 9.0], &[vec![1.0, 0.0, 0.0, 1.0], vec![1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]);
     assert_eq!(layer.output(1)[..5], [1.5, 3.0, 1.0, -1.0, 7.0]);
@@ -146,7 +148,7 @@ fn outputs_are_those_of_vertices() {
 fn gradients_of_inputs_can_be_left_out() {
     let mut all = open(MODEL, &["Paper.x"]).expect("a layer");
     let job = LayerJob { input_gradients: false, ..job(MODEL, &["Paper.x"]) };
-    let mut without = Layer::new(&job, &library(), &mut Silent).expect("a layer");
+    let mut without = Layer::new(&job, &Arc::new(library()), &mut Silent).expect("a layer");
     let params = all.initial_params(1).expect("values");
     for layer in [&mut all, &mut without] {
         let pass = forward(layer, &X, &params);
@@ -293,6 +295,135 @@ fn what_cannot_be_a_layer_is_refused() {
     assert!(wrong.contains("Summ"), "{wrong}");
     let mut unknown = job(MODEL, &["Paper.x"]);
     unknown.disabled.passes.push("nothing".into());
-    let wrong = Layer::new(&unknown, &library(), &mut Silent).expect_err("an error");
+    let wrong = Layer::new(&unknown, &Arc::new(library()), &mut Silent).expect_err("an error");
     assert!(matches!(&wrong, Error::Switch(_)), "{wrong}");
+}
+
+/// Papers with word counts, of which most are 0, and citations.
+const WORDS: &str = "
+use std::rgcn::RgcnConv
+
+schema Library {
+    vertex Paper from \"paper\" { words: f32[100] }
+    vertex Author from \"author\"
+    relation cites: Paper -> Paper
+    relation writes: Author -> Paper
+    metapath Common = Paper -cites-> Paper <-cites- Paper
+}
+
+model Net(schema: Library) {
+    let h = RgcnConv(hidden: 4) over [cites, Common] of dropout(Paper.words, 0.5)
+    output z: Paper = h
+}
+";
+
+/// Counts of three papers.
+fn words() -> Vec<f32> {
+    let mut words = vec![0.0; 300];
+    for (at, count) in [(3, 1.0), (40, 2.0), (99, 1.0), (100, 3.0), (140, 1.0), (299, 5.0)] {
+        words[at] = count;
+    }
+    words
+}
+
+fn without_input_gradients(text: &str, given: &[&str]) -> Layer {
+    let job = LayerJob { input_gradients: false, ..job(text, given) };
+    Layer::new(&job, &Arc::new(library()), &mut Silent).expect("a layer")
+}
+
+/// Outputs, and the gradients of the parameters for ones.
+fn both_passes(layer: &mut Layer, x: &[f32], mode: Mode) -> Vec<Vec<f32>> {
+    let params = layer.initial_params(5).expect("values");
+    let pass = layer.forward(&[x], &views(&params), mode).expect("a pass");
+    let mut found = vec![layer.output(0).to_vec()];
+    let ones = vec![1.0; found[0].len()];
+    layer.backward(pass, &[Some(&ones)]).expect("gradients");
+    found.extend((0..params.len()).map(|at| layer.param_gradient(at).expect("a gradient").to_vec()));
+    found
+}
+
+fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs().max(1.0), "{found} is not {expected}");
+    }
+}
+
+fn reads_sparse_rows(layer: &Layer) -> bool {
+    layer.explanations().iter().any(|line| line.starts_with("sparse inputs: "))
+}
+
+/// The programs for sparse rows compute what those for dense rows do, with the same dropout masks of hidden rows.
+#[test]
+fn an_input_that_is_mostly_zeros_is_read_as_sparse_rows() {
+    let text = WORDS.replace("dropout(Paper.words, 0.5)", "Paper.words");
+    let (mut sparse, mut dense) = (without_input_gradients(&text, &["Paper.words"]), open(&text, &["Paper.words"]));
+    let dense = dense.as_mut().expect("a layer");
+    assert_close(&both_passes(&mut sparse, &words(), EVALUATION), &both_passes(dense, &words(), EVALUATION));
+    let note = "sparse inputs: 2.0 % of the given `Paper.words` are not zero, and only these are read";
+    assert!(sparse.explanations().iter().any(|line| line == note), "{:?}", sparse.explanations());
+    assert!(!reads_sparse_rows(dense), "a gradient of the input has a number for each zero");
+}
+
+/// One other number, in place of one that is stored or of a zero, and the rows are read as they are.
+#[test]
+fn sparse_rows_are_those_of_each_call() {
+    let text = WORDS.replace("dropout(Paper.words, 0.5)", "Paper.words");
+    let (mut sparse, mut dense) = (without_input_gradients(&text, &["Paper.words"]), open(&text, &["Paper.words"]));
+    let dense = dense.as_mut().expect("a layer");
+    for (at, number) in [(0, 0.0), (40, 7.0), (41, 7.0), (299, 0.0), (0, -0.0)] {
+        let mut x = words();
+        x[at] = number;
+        assert_close(&both_passes(&mut sparse, &x, EVALUATION), &both_passes(dense, &x, EVALUATION));
+        assert_eq!(reads_sparse_rows(&sparse), x == words(), "{at}");
+    }
+}
+
+/// Masks of stored elements are drawn by their positions, so they are those of dense rows.
+#[test]
+fn sparse_inputs_have_dropout() {
+    let mut sparse = without_input_gradients(WORDS, &["Paper.words"]);
+    let mut drawn = |step| both_passes(&mut sparse, &words(), Mode::Training { seed: 1, step });
+    let first = drawn(1);
+    assert_eq!(first, drawn(1));
+    assert!((2..20).any(|step| drawn(step) != first));
+    assert!(reads_sparse_rows(&sparse));
+}
+
+/// There is an operation that fills the zeros, or few zeros, or few columns.
+#[test]
+fn inputs_that_are_better_read_as_they_are() {
+    let filled = WORDS.replace("output z: Paper = h", "output z: Paper = concat(h, Paper.words)");
+    let mut layer = without_input_gradients(&filled, &["Paper.words"]);
+    both_passes(&mut layer, &words(), EVALUATION);
+    assert!(!reads_sparse_rows(&layer));
+
+    let mut layer = without_input_gradients(WORDS, &["Paper.words"]);
+    let full: Vec<f32> = (0..300).map(|at| if at % 5 == 0 { 1.0 } else { 0.0 }).collect();
+    both_passes(&mut layer, &full, EVALUATION);
+    // The first rows decide, so that a layer is not compiled at each call.
+    both_passes(&mut layer, &words(), EVALUATION);
+    assert!(!reads_sparse_rows(&layer));
+
+    let mut layer = without_input_gradients(&WORDS.replace("f32[100]", "f32[50]"), &["Paper.words"]);
+    both_passes(&mut layer, &words()[..150], EVALUATION);
+    assert!(!reads_sparse_rows(&layer));
+}
+
+/// Of two inputs that are mostly zeros, one is also copied to an output.
+#[test]
+fn only_inputs_whose_zeros_stay_zeros_are_sparse() {
+    let text = WORDS
+        .replace("{ words: f32[100] }", "{ words: f32[100], topics: f32[64] }")
+        .replace("output z: Paper = h", "output z: Paper = concat(h + linear(Paper.topics, 4), Paper.topics)");
+    let mut layer = without_input_gradients(&text, &["Paper.topics", "Paper.words"]);
+    let mut topics = vec![0.0; 192];
+    topics[70] = 1.0;
+    let params = layer.initial_params(5).expect("values");
+    let pass = layer.forward(&[&topics, &words()], &views(&params), EVALUATION).expect("a pass");
+    assert!(layer.explanations().iter().any(|line| line.contains("`Paper.words`")));
+    assert!(!layer.explanations().iter().any(|line| line.contains("`Paper.topics`")));
+    assert_eq!(layer.output(0)[68..136][4 + 6], 1.0);
+    layer.backward(pass, &[Some(&[1.0; 3 * 68])]).expect("gradients");
+    assert_eq!((layer.input_gradient(0), layer.input_gradient(1)), (None, None));
 }

@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::path::PathBuf;
 
+use rayon::prelude::*;
+
 use crate::npy::FloatArray;
 
 /// A loaded and validated heterogeneous graph with features, targets and splits.
@@ -274,11 +276,53 @@ pub struct SparseFeatures {
 }
 
 impl SparseFeatures {
+    /// The elements of dense rows that are not zero; `None` if there are more than `most`. `dense: f32[rows, dim]`, with
+    /// `dim` at least 1.
+    pub fn from_dense(dense: &[f32], dim: usize, most: usize) -> Option<Self> {
+        let lens: Vec<usize> = dense.par_chunks(dim).with_min_len(ROWS_AT_ONCE).map(num_nonzeros).collect();
+        let num_stored: usize = lens.iter().sum();
+        if num_stored > most {
+            return None;
+        }
+        let mut indptr = vec![0];
+        indptr.extend(lens.iter().scan(0, |end, &len| {
+            *end += len as u64;
+            Some(*end)
+        }));
+        let (mut indices, mut data) = (Vec::with_capacity(num_stored), Vec::with_capacity(num_stored));
+        for row in dense.chunks(dim) {
+            for (column, &number) in row.iter().enumerate().filter(|(_, number)| **number != 0.0) {
+                indices.push(column as u32);
+                data.push(number);
+            }
+        }
+        Some(Self { dim, indptr, indices, data: data.into() })
+    }
+
+    /// Whether dense rows have these elements, to the bit, and otherwise zeros. `dense: f32[rows, dim]`.
+    pub fn equals_dense(&self, dense: &[f32]) -> bool {
+        let is_row = |(row, numbers): (usize, &[f32])| {
+            let (columns, stored) = self.row(row);
+            let is_stored = |(&column, value): (&u32, &f32)| numbers[column as usize].to_bits() == value.to_bits();
+            columns.iter().zip(stored).all(is_stored) && num_nonzeros(numbers) == columns.len()
+        };
+        let num_rows = self.indptr.len().saturating_sub(1);
+        dense.len() == num_rows * self.dim
+            && dense.par_chunks(self.dim.max(1)).enumerate().with_min_len(ROWS_AT_ONCE).all(is_row)
+    }
+
     /// Columns and values of row `row`. Panics if there is no such row.
     pub fn row(&self, row: usize) -> (&[u32], &[f32]) {
         let range = self.indptr[row] as usize..self.indptr[row + 1] as usize;
         (&self.indices[range.clone()], &self.data[range])
     }
+}
+
+/// Rows of one task, when dense rows are read.
+const ROWS_AT_ONCE: usize = 64;
+
+fn num_nonzeros(row: &[f32]) -> usize {
+    row.iter().map(|&number| u32::from(number != 0.0)).sum::<u32>() as usize
 }
 
 /// A relation: typed edges `src -> dst`.

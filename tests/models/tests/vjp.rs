@@ -6,6 +6,7 @@
 //! `differential.rs`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hgnnc::layer::{Layer, LayerJob, Mode};
 use hgnnc::{Device, Silent};
@@ -151,7 +152,7 @@ fn layer(case: &Case, dataset: &Dataset, given: &[String], threads: usize) -> La
         threads,
         ..LayerJob::new("layer.hgnn", untrained(case))
     };
-    Layer::new(&job, dataset, &mut Silent).unwrap_or_else(|error| panic!("{}: {error}", case.name))
+    Layer::new(&job, &Arc::new(dataset.clone()), &mut Silent).unwrap_or_else(|error| panic!("{}: {error}", case.name))
 }
 
 /// Runs both passes, and returns outputs and gradients by the names of the oracle.
@@ -231,7 +232,8 @@ fn the_same_programs_run_as_ptx() {
             threads: 1,
             ..LayerJob::new("layer.hgnn", untrained(&case))
         };
-        let mut layer = Layer::new(&job, &dataset_without(&compiled, &world, &given), &mut Silent).expect("a layer");
+        let mut layer =
+            Layer::new(&job, &Arc::new(dataset_without(&compiled, &world, &given)), &mut Silent).expect("a layer");
         let training = (&compiled.model.flow, Mode::Training { seed: SEED, step: STEP });
         for (forward, mode) in [training, (&compiled.infer, Mode::Evaluation)] {
             let oracle = Oracle::new(forward, &world);
