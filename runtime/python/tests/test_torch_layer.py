@@ -154,6 +154,24 @@ def test_several_calls_before_one_backward(library: Library) -> None:
         torch.testing.assert_close(one, other)
 
 
+def test_an_input_of_zeros_is_read_anew_at_each_call(library: Library) -> None:
+    # Mostly zeros, so that the first call compiles programs for these numbers; NumPy changes them behind PyTorch's back.
+    text = GAT.replace("f32[5]", "f32[80]")
+    numbers = np.zeros((PAPERS, 80), dtype=np.float32)
+    numbers[np.arange(PAPERS), np.arange(PAPERS) * 7] = 1.0
+    fast = Layer(text, library.folder, inputs=["Paper.x"])
+    exact = copy.deepcopy(fast)
+    for at, number in [((0, 0), 1.0), ((2, 14), 3.0), ((5, 6), -2.0), ((2, 14), 1.0), ((5, 6), 0.0)]:
+        numbers[at] = number
+        grads = []
+        for layer, wants in [(fast, False), (exact, True)]:
+            x = torch.from_numpy(numbers).requires_grad_(wants)
+            layer.zero_grad()
+            layer(x).square().sum().backward()
+            grads.append(torch.cat([param.grad.flatten() for param in layer.parameters()]))
+        torch.testing.assert_close(grads[0], grads[1], rtol=1e-5, atol=1e-5)
+
+
 def test_backward_twice_and_without_gradients(library: Library) -> None:
     layer = library.layer(GAT)
     x = features().requires_grad_()
