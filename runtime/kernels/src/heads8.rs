@@ -66,8 +66,7 @@ pub fn weighted_sum(
     true
 }
 
-/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of `inner` elements, a multiple of 16. Returns false if
-/// unsupported: for narrower vectors compilers vectorize the portable version well.
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of at least 16 elements. Returns false if unsupported: for narrower vectors compilers vectorize the portable version well.
 #[cfg(target_arch = "x86_64")]
 pub fn weighted_sum_wide(
     dispatch: Dispatch,
@@ -78,7 +77,7 @@ pub fn weighted_sum_wide(
     offsets: &[u32],
     out: &mut [f32],
 ) -> bool {
-    if heads == 0 || inner == 0 || !inner.is_multiple_of(16) {
+    if heads == 0 || inner < 16 {
         return false;
     }
     versions!(dispatch, (a, x, heads, inner, offsets, out), {
@@ -149,7 +148,9 @@ mod tests {
         let edges = 63;
         let widest = Dispatch::default();
         let index: Vec<u32> = (0..edges).map(|e| ((e * 7) % ROWS) as u32).collect();
-        for (heads, inner) in [(8, 8), (16, 8), (24, 8), (1, 64), (1, 80), (3, 16), (2, 128)] {
+        for (heads, inner) in
+            [(8, 8), (16, 8), (24, 8), (1, 64), (1, 80), (3, 16), (2, 128), (1, 50), (3, 17), (2, 100)]
+        {
             let width = heads * inner;
             let (a, wide, x) = (numbers(1, edges * heads), numbers(2, edges * width), numbers(3, ROWS * width));
             let position: Vec<u32> = (0..edges as u32).rev().collect();

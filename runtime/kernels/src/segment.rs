@@ -58,6 +58,9 @@ fn segment_body<const FMA: bool>(
         _ if width.is_multiple_of(64) => segment_banded::<FMA, 64>(reduce, dispatch, x, width, offsets, out),
         _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
         17.. if reduce == Reduce::Sum => sum_wide(dispatch, x, width, offsets, out),
+        // Columns that two bands share have the same result in both.
+        33.. => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
+        17.. => segment_banded::<FMA, 16>(reduce, dispatch, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
     }
 }
@@ -211,8 +214,36 @@ fn segment_fixed<const FMA: bool, const W: usize>(
 }
 
 #[inline(always)]
-fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, band: usize) -> &[f32; W] {
-    x.row(e, width)[band * W..].first_chunk::<W>().expect("the width is a multiple of W")
+fn band_of<const W: usize>(x: Rows<'_>, e: usize, width: usize, start: usize) -> &[f32; W] {
+    x.row(e, width)[start..].first_chunk::<W>().expect("a row has all columns of a band")
+}
+
+/// Folds `W` columns from `start` on over some edges, in their order. `f` takes what `of` has for an edge, and is a
+/// function that is always inlined, with the instructions of its caller; a closure would not be. Gathered rows have a loop
+/// of their own, so that results stay in registers.
+#[inline(always)]
+fn fold_band<T, const W: usize>(
+    (x, width, start): (Rows<'_>, usize, usize),
+    edges: Range<usize>,
+    mut all: [f32; W],
+    of: impl Fn(usize) -> T,
+    f: impl Fn(&mut [f32; W], T, &[f32; W]),
+) -> [f32; W] {
+    const HAS: &str = "a row has all columns of a band";
+    match x {
+        Rows::Picked(data, index) => {
+            for (e, &picked) in edges.clone().zip(&index[edges]) {
+                f(&mut all, of(e), data[picked as usize * width + start..].first_chunk::<W>().expect(HAS));
+            }
+        }
+        Rows::Each(data) => {
+            for e in edges {
+                f(&mut all, of(e), data[e * width + start..].first_chunk::<W>().expect(HAS));
+            }
+        }
+        Rows::Same(_) => edges.for_each(|e| f(&mut all, of(e), band_of::<W>(x, e, width, start))),
+    }
+    all
 }
 
 /// Whether rows are fetched ahead of their use; those of the first edges are fetched now.
@@ -226,7 +257,8 @@ fn begin_prefetch(dispatch: Dispatch, x: Rows<'_>, width: usize, offsets: &[u32]
     prefetch
 }
 
-/// Bands of `W` columns whose running results stay in registers.
+/// Bands of `W` columns whose running results stay in registers. The last one has the last columns of the row, and
+/// shares some with the one before if the width is no multiple of `W`: not for sums.
 #[inline(always)]
 fn segment_banded<const FMA: bool, const W: usize>(
     reduce: Reduce,
@@ -239,8 +271,9 @@ fn segment_banded<const FMA: bool, const W: usize>(
     let prefetch = begin_prefetch(dispatch, x, width, offsets);
     for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
-        let (bands, _) = row.as_chunks_mut::<W>();
-        for (band, o) in bands.iter_mut().enumerate() {
+        for band in 0..width.div_ceil(W) {
+            let column = (band * W).min(width - W);
+            let o = row[column..].first_chunk_mut::<W>().expect("a row has all columns of a band");
             let mut acc = if reduce == Reduce::Lse { [f32::NEG_INFINITY; W] } else { *o };
             match reduce {
                 Reduce::Sum => {
@@ -251,7 +284,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                             if prefetch && band == 0 {
                                 x.prefetch(e + ROWS_AHEAD, width);
                             }
-                            let v = band_of::<W>(x, e, width, band);
+                            let v = band_of::<W>(x, e, width, column);
                             for k in 0..W {
                                 part[k] += v[k];
                             }
@@ -261,29 +294,10 @@ fn segment_banded<const FMA: bool, const W: usize>(
                         }
                     }
                 }
-                Reduce::Max => {
-                    for e in edges.clone() {
-                        let v = band_of::<W>(x, e, width, band);
-                        for k in 0..W {
-                            acc[k] = larger(acc[k], v[k]);
-                        }
-                    }
-                }
-                Reduce::Min => {
-                    for e in edges.clone() {
-                        let v = band_of::<W>(x, e, width, band);
-                        for k in 0..W {
-                            acc[k] = smaller(acc[k], v[k]);
-                        }
-                    }
-                }
+                Reduce::Max => acc = fold_band((x, width, column), edges.clone(), acc, none, max_columns),
+                Reduce::Min => acc = fold_band((x, width, column), edges.clone(), acc, none, min_columns),
                 Reduce::Lse => {
-                    for e in edges.clone() {
-                        let v = band_of::<W>(x, e, width, band);
-                        for k in 0..W {
-                            acc[k] = larger(acc[k], v[k]);
-                        }
-                    }
+                    acc = fold_band((x, width, column), edges.clone(), acc, none, max_columns);
                     let mut base = acc;
                     for b in &mut base {
                         *b = finite_base(*b);
@@ -295,7 +309,7 @@ fn segment_banded<const FMA: bool, const W: usize>(
                     for start in edges.clone().step_by(FEW) {
                         let count = FEW.min(edges.end - start);
                         for (i, slot) in few[..count].iter_mut().enumerate() {
-                            let v = band_of::<W>(x, start + i, width, band);
+                            let v = band_of::<W>(x, start + i, width, column);
                             for k in 0..W {
                                 slot[k] = v[k] - base[k];
                             }
@@ -319,6 +333,23 @@ fn segment_banded<const FMA: bool, const W: usize>(
             }
             *o = acc;
         }
+    }
+}
+
+#[inline(always)]
+fn none(_: usize) {}
+
+#[inline(always)]
+fn max_columns<const W: usize>(all: &mut [f32; W], (): (), row: &[f32; W]) {
+    for k in 0..W {
+        all[k] = larger(all[k], row[k]);
+    }
+}
+
+#[inline(always)]
+fn min_columns<const W: usize>(all: &mut [f32; W], (): (), row: &[f32; W]) {
+    for k in 0..W {
+        all[k] = smaller(all[k], row[k]);
     }
 }
 
@@ -510,11 +541,9 @@ fn weighted_sum_body<const FMA: bool>(
     match (heads, inner) {
         (_, 8) if heads.is_multiple_of(8) => weighted_banded::<FMA, 8, 8>(a, x, heads, inner, offsets, out),
         (_, 8) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 8>(a, x, heads, inner, offsets, out),
-        (_, 16) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 16>(a, x, heads, inner, offsets, out),
-        (_, 32) if heads.is_multiple_of(2) => weighted_banded::<FMA, 2, 32>(a, x, heads, inner, offsets, out),
         _ if inner.is_multiple_of(64) => weighted_banded::<FMA, 1, 64>(a, x, heads, inner, offsets, out),
-        _ if inner.is_multiple_of(16) => weighted_banded::<FMA, 1, 16>(a, x, heads, inner, offsets, out),
-        _ if inner.is_multiple_of(8) => weighted_banded::<FMA, 1, 8>(a, x, heads, inner, offsets, out),
+        (_, 16..) => weighted_wide::<FMA>(a, x, heads, inner, offsets, out),
+        (_, 8) => weighted_banded::<FMA, 1, 8>(a, x, heads, inner, offsets, out),
         _ => weighted_any::<FMA>(a, x, heads, inner, offsets, out),
     }
 }
@@ -552,6 +581,75 @@ fn weighted_banded<const FMA: bool, const H: usize, const K: usize>(
                 }
             }
         }
+    }
+}
+
+/// Groups of at least 16 elements in bands of 64 and 16: compilers make scalars of 32. The last band may overlap the one before. The rows of a run
+/// stay in cache for all bands.
+#[inline(always)]
+fn weighted_wide<const FMA: bool>(
+    a: Rows<'_>,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    match a {
+        Rows::Each(a) => weighted_groups::<FMA>(|e, head| a[e * heads + head], x, heads, inner, offsets, out),
+        _ => weighted_groups::<FMA>(|e, head| a.row(e, heads)[head], x, heads, inner, offsets, out),
+    }
+}
+
+#[inline(always)]
+fn weighted_groups<const FMA: bool>(
+    weight: impl Fn(usize, usize) -> f32,
+    x: Rows<'_>,
+    heads: usize,
+    inner: usize,
+    offsets: &[u32],
+    out: &mut [f32],
+) {
+    let width = heads * inner;
+    for (row, edges) in out.chunks_exact_mut(width).zip(offsets.windows(2)) {
+        let edges = edges[0] as usize..edges[1] as usize;
+        for first in edges.clone().step_by(RUN) {
+            let run = first..edges.end.min(first + RUN);
+            for (head, row) in row.chunks_exact_mut(inner).enumerate() {
+                let weight = |e: usize| weight(e, head);
+                let x = (x, width, head * inner);
+                let mut column = 0;
+                while column < inner {
+                    column += match inner - column {
+                        33.. if inner >= 64 => weighted_band::<FMA, 64>(weight, x, column, run.clone(), row),
+                        _ => weighted_band::<FMA, 16>(weight, x, column, run.clone(), row),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// Adds `W` elements from `column` on over some edges to a row: of its last `W` elements those that are left. Rows of `x`
+/// begin at `first`. Returns the number of elements.
+#[inline(always)]
+fn weighted_band<const FMA: bool, const W: usize>(
+    weight: impl Fn(usize) -> f32,
+    (x, width, first): (Rows<'_>, usize, usize),
+    column: usize,
+    edges: Range<usize>,
+    row: &mut [f32],
+) -> usize {
+    let start = column.min(row.len() - W);
+    let part = fold_band((x, width, first + start), edges, [0.0; W], weight, add_times::<FMA, W>);
+    row[column..start + W].iter_mut().zip(&part[column - start..]).for_each(|(sum, part)| *sum += part);
+    start + W - column
+}
+
+#[inline(always)]
+fn add_times<const FMA: bool, const W: usize>(sum: &mut [f32; W], weight: f32, row: &[f32; W]) {
+    for k in 0..W {
+        sum[k] = math::fma::<FMA>(weight, row[k], sum[k]);
     }
 }
 
@@ -602,6 +700,62 @@ mod tests {
                 // Narrower rows are summed several at a time.
                 let same = if width <= 16 { sums.iter().zip(&expected).all(near) } else { sums == expected };
                 assert!(same, "width {width}");
+            }
+        }
+    }
+
+    /// Columns that two bands share are reduced to the same number in both.
+    #[test]
+    fn reductions_of_rows_of_any_width_are_those_of_their_columns() {
+        let offsets = [0u32, 0, 1, 300, 301, 900];
+        let index: Vec<u32> = (0..900).map(|e| e * 37 % 250).collect();
+        for width in [3, 16, 17, 31, 32, 33, 50, 63, 64, 100, 349] {
+            let data: Vec<f32> = (0..250 * width).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
+            let x = Rows::Picked(&data, &index);
+            for reduce in [Reduce::Max, Reduce::Min, Reduce::Lse] {
+                let mut found = vec![0.0; (offsets.len() - 1) * width];
+                segment(Dispatch::default(), reduce, x, width, &offsets, &mut found, false);
+                for (row, edges) in found.chunks_exact(width).zip(offsets.windows(2)) {
+                    for (column, &found) in row.iter().enumerate() {
+                        let column = (edges[0]..edges[1]).map(|e| f64::from(x.row(e as usize, width)[column]));
+                        let expected = match reduce {
+                            Reduce::Max => column.fold(f64::NEG_INFINITY, f64::max),
+                            Reduce::Min => column.fold(f64::INFINITY, f64::min),
+                            _ => column.map(f64::exp).sum::<f64>().ln(),
+                        };
+                        let found = f64::from(found);
+                        let near = found == expected || (found - expected).abs() <= 1e-5;
+                        assert!(near, "{reduce:?} of width {width}: {found}, not {expected}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn weighted_sums_of_rows_of_any_width_are_those_of_their_columns() {
+        let offsets = [0u32, 0, 1, 300, 301, 900];
+        let index: Vec<u32> = (0..900).map(|e| e * 37 % 250).collect();
+        for (heads, inner) in
+            [(1, 3), (1, 17), (1, 50), (1, 100), (1, 349), (2, 16), (2, 24), (3, 33), (4, 12), (2, 80)]
+        {
+            let width = heads * inner;
+            let data: Vec<f32> = (0..250 * width).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
+            let weights: Vec<f32> = (0..900 * heads).map(|i| (i * 5003 % 709) as f32 / 709.0).collect();
+            let (a, x) = (Rows::Each(&weights), Rows::Picked(&data, &index));
+            for level in crate::simd::available() {
+                let mut sums = vec![0.5; (offsets.len() - 1) * width];
+                let at = Dispatch::default().at_most(level);
+                weighted_sum(at, a, x, heads, inner, &offsets, &mut sums, true);
+                for (row, edges) in sums.chunks_exact(width).zip(offsets.windows(2)) {
+                    for (column, &found) in row.iter().enumerate() {
+                        let terms = (edges[0] as usize..edges[1] as usize)
+                            .map(|e| f64::from(a.row(e, heads)[column / inner]) * f64::from(x.row(e, width)[column]));
+                        let expected = 0.5 + terms.sum::<f64>();
+                        let near = (f64::from(found) - expected).abs() <= 1e-5 * expected.abs().max(1.0);
+                        assert!(near, "{heads} x {inner}, {level:?}: {found}, not {expected}");
+                    }
+                }
             }
         }
     }

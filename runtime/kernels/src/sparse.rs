@@ -16,8 +16,7 @@ use bytemuck::must_cast;
 use super::Rows;
 use crate::simd::{Dispatch, versions};
 
-/// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight or a multiple of 16 elements.
-/// Returns false if unsupported.
+/// `out[r, k] += Σ a[e] · x[e, k]` for gathered rows of eight, or at least 16 elements. Returns false if unsupported.
 pub fn weighted_sum(
     dispatch: Dispatch,
     a: Rows<'_>,
@@ -27,8 +26,7 @@ pub fn weighted_sum(
     out: &mut [f32],
 ) -> bool {
     let Rows::Picked(x, index) = x else { return false };
-    let fits = width == 8 || width > 0 && width.is_multiple_of(16);
-    if !fits {
+    if width != 8 && width < 16 {
         return false;
     }
     versions!(dispatch, (a, x, index, width, offsets, out), {
@@ -99,20 +97,29 @@ fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offset
         let edges = edges[0] as usize..edges[1] as usize;
         let mut start = 0;
         while width - start >= 64 {
-            band::<4, 1>(&a, x, edges.clone(), start, row);
+            band::<4, 1>(&a, x, edges.clone(), start, ALL, row);
             start += 64;
         }
         if width - start >= 32 {
-            band::<2, 2>(&a, x, edges.clone(), start, row);
+            band::<2, 2>(&a, x, edges.clone(), start, ALL, row);
             start += 32;
         }
         if width - start >= 16 {
-            band::<1, 4>(&a, x, edges, start, row);
+            band::<1, 4>(&a, x, edges.clone(), start, ALL, row);
+            start += 16;
+        }
+        if width > start {
+            // The last vector of the row, of which the first elements are summed already.
+            band::<1, 4>(&a, x, edges, width - 16, ALL << (16 - (width - start)), row);
         }
     }
 }
 
-/// `N` vectors from column `start` of one row, with `U` accumulators each, enough to hide the latency of an addition.
+/// All elements of a vector.
+const ALL: __mmask16 = !0;
+
+/// `N` vectors from column `start` of one row, with `U` accumulators each, enough to hide the latency of an addition. Of
+/// each vector, `elements` are added to the row.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
 fn band<const N: usize, const U: usize>(
@@ -120,6 +127,7 @@ fn band<const N: usize, const U: usize>(
     x: Gathered<'_>,
     edges: Range<usize>,
     start: usize,
+    elements: __mmask16,
     row: &mut [f32],
 ) {
     // Once per row, so that nothing is checked per edge.
@@ -144,7 +152,7 @@ fn band<const N: usize, const U: usize>(
     }
     for (v, out) in row[start..].as_chunks_mut::<16>().0.iter_mut().take(N).enumerate() {
         let sum = sums[1..].iter().fold(sums[0][v], |all, more| _mm512_add_ps(all, more[v]));
-        *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
+        *out = must_cast(_mm512_mask_add_ps(must_cast(*out), elements, must_cast(*out), sum));
     }
 }
 
@@ -195,7 +203,7 @@ mod tests {
         let index: Vec<u32> = (0..63).map(|e| (e * 7) % ROWS as u32).collect();
         let position: Vec<u32> = (0..63).rev().collect();
         let a = numbers(1, 63);
-        for width in [8, 16, 32, 48, 64, 112, 128] {
+        for width in [8, 16, 17, 31, 32, 48, 50, 64, 65, 100, 112, 128] {
             let x = numbers(2, ROWS * width);
             let start = numbers(3, (offsets.len() - 1) * width);
             for weights in [Rows::Each(&a), Rows::Same(&a), Rows::Picked(&a, &position)] {

@@ -1,6 +1,7 @@
 //! AVX2 and AVX-512. A band is eight heads: 64 elements, which are four vectors of 16 or eight of eight.
 
 use std::arch::x86_64::*;
+use std::ops::Range;
 
 use bytemuck::must_cast;
 
@@ -69,13 +70,14 @@ fn weighted_wide_rows_512<'a>(
     for (row, edges) in out.chunks_exact_mut(heads * inner).zip(offsets.windows(2)) {
         let edges = edges[0] as usize..edges[1] as usize;
         for (head, row) in row.chunks_exact_mut(inner).enumerate() {
-            let mut start = head * inner;
-            let (wide, rest) = row.as_chunks_mut::<64>();
-            for out in wide {
+            let weight = |e: usize| weights(e)[head];
+            let values = |e: usize| &values(e)[head * inner..];
+            let mut column = 0;
+            for out in row.as_chunks_mut::<64>().0 {
                 let mut sums = [_mm512_setzero_ps(); 4];
                 for e in edges.clone() {
-                    let weight = _mm512_set1_ps(weights(e)[head]);
-                    let values = values(e)[start..].first_chunk::<64>().expect("a row holds all bands");
+                    let weight = _mm512_set1_ps(weight(e));
+                    let values = values(e)[column..].first_chunk::<64>().expect("a row holds all bands");
                     for (sum, x) in sums.iter_mut().zip(values.as_chunks::<16>().0) {
                         *sum = _mm512_fmadd_ps(weight, must_cast(*x), *sum);
                     }
@@ -83,19 +85,47 @@ fn weighted_wide_rows_512<'a>(
                 for (out, sum) in out.as_chunks_mut::<16>().0.iter_mut().zip(sums) {
                     *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
                 }
-                start += 64;
+                column += 64;
             }
-            for out in rest.as_chunks_mut::<16>().0 {
-                let mut sum = _mm512_setzero_ps();
-                for e in edges.clone() {
-                    let values = values(e)[start..].first_chunk::<16>().expect("a row holds all bands");
-                    sum = _mm512_fmadd_ps(_mm512_set1_ps(weights(e)[head]), must_cast(*values), sum);
-                }
-                *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
-                start += 16;
+            match (inner - column).div_ceil(16) {
+                0 => {}
+                1 => weighted_end::<1>(weight, values, edges.clone(), column, row),
+                2 => weighted_end::<2>(weight, values, edges.clone(), column, row),
+                3 => weighted_end::<3>(weight, values, edges.clone(), column, row),
+                _ => weighted_end::<4>(weight, values, edges.clone(), column, row),
             }
         }
     }
+}
+
+/// Adds the elements from `column` on over the edges to a row, in `N` vectors: the last one has the last 16 elements of
+/// the row, of which those are added that are left.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,fma")]
+fn weighted_end<'a, const N: usize>(
+    weight: impl Fn(usize) -> f32,
+    values: impl Fn(usize) -> &'a [f32],
+    edges: Range<usize>,
+    column: usize,
+    row: &mut [f32],
+) {
+    let last = row.len() - 16;
+    let mut sums = [_mm512_setzero_ps(); N];
+    for e in edges {
+        let (weight, values) = (_mm512_set1_ps(weight(e)), values(e));
+        for (v, sum) in sums.iter_mut().enumerate() {
+            let start = if v == N - 1 { last } else { column + 16 * v };
+            let x = values[start..].first_chunk::<16>().expect("a row holds all vectors");
+            *sum = _mm512_fmadd_ps(weight, must_cast(*x), *sum);
+        }
+    }
+    let (whole, end) = row[column..].as_chunks_mut::<16>();
+    for (out, sum) in whole.iter_mut().zip(sums) {
+        *out = must_cast(_mm512_add_ps(must_cast(*out), sum));
+    }
+    let left: [f32; 16] = must_cast(sums[N - 1]);
+    let first = 16 - end.len();
+    end.iter_mut().zip(&left[first..]).for_each(|(out, sum)| *out += sum);
 }
 
 #[target_feature(enable = "avx2,fma")]
