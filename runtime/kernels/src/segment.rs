@@ -59,6 +59,7 @@ fn segment_body<const FMA: bool>(
         _ if width.is_multiple_of(32) => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
         17.. if reduce == Reduce::Sum => sum_wide(dispatch, x, width, offsets, out),
         // Columns that two bands share have the same result in both.
+        129.. => segment_banded::<FMA, 64>(reduce, dispatch, x, width, offsets, out),
         33.. => segment_banded::<FMA, 32>(reduce, dispatch, x, width, offsets, out),
         17.. => segment_banded::<FMA, 16>(reduce, dispatch, x, width, offsets, out),
         _ => segment_any::<FMA>(reduce, x, width, offsets, out),
@@ -541,6 +542,7 @@ fn weighted_sum_body<const FMA: bool>(
     match (heads, inner) {
         (_, 8) if heads.is_multiple_of(8) => weighted_banded::<FMA, 8, 8>(a, x, heads, inner, offsets, out),
         (_, 8) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 8>(a, x, heads, inner, offsets, out),
+        (_, 16) if heads.is_multiple_of(4) => weighted_banded::<FMA, 4, 16>(a, x, heads, inner, offsets, out),
         _ if inner.is_multiple_of(64) => weighted_banded::<FMA, 1, 64>(a, x, heads, inner, offsets, out),
         (_, 16..) => weighted_wide::<FMA>(a, x, heads, inner, offsets, out),
         (_, 8) => weighted_banded::<FMA, 1, 8>(a, x, heads, inner, offsets, out),

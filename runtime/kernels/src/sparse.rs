@@ -104,13 +104,12 @@ fn sums(a: impl Fn(usize) -> f32, x: &[f32], index: &[u32], width: usize, offset
             band::<2, 2>(&a, x, edges.clone(), start, ALL, row);
             start += 32;
         }
-        if width - start >= 16 {
-            band::<1, 4>(&a, x, edges.clone(), start, ALL, row);
-            start += 16;
-        }
-        if width > start {
-            // The last vector of the row, of which the first elements are summed already.
-            band::<1, 4>(&a, x, edges, width - 16, ALL << (16 - (width - start)), row);
+        // One call, since it is not inlined into several. The last vector has the last elements of the row, of which the
+        // first ones may be summed already.
+        while start < width {
+            let column = start.min(width - 16);
+            band::<1, 4>(&a, x, edges.clone(), column, ALL << (start - column), row);
+            start = column + 16;
         }
     }
 }
