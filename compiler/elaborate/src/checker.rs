@@ -389,10 +389,12 @@ impl<'a> Checker<'a> {
             }
             FieldKind::OneHot => (FeatureKind::OneHot, Form::OneHot, Dim::Count(vertex)),
             FieldKind::Embedding(width) => (FeatureKind::Embedding(decl.init), Form::Dense, Dim::Fixed(width)),
-            FieldKind::Real { width, sparse: true } => (FeatureKind::Sparse, Form::Sparse, Dim::Fixed(width)),
+            FieldKind::Real { width, sparse: true } => {
+                (FeatureKind::Sparse, Form::Sparse(decl.span), Dim::Fixed(width))
+            }
             FieldKind::Real { width, sparse: false } => (FeatureKind::Dense, Form::Dense, Dim::Fixed(width)),
             FieldKind::Class(width) | FieldKind::MultiLabel(width) | FieldKind::Target(width) => {
-                (FeatureKind::TrainLabels { hidden: 0.0 }, Form::Sparse, Dim::Fixed(width))
+                (FeatureKind::TrainLabels { hidden: 0.0 }, Form::Sparse(decl.span), Dim::Fixed(width))
             }
             FieldKind::Number => unreachable!("weights are of edges"),
         };
@@ -431,7 +433,7 @@ impl<'a> Checker<'a> {
     /// Refuses a value that cannot stand by itself.
     pub fn usable(&self, row: &Row, span: Span) -> Result<(), Mistake> {
         match row.form {
-            Form::Dense | Form::Sparse => Ok(()),
+            Form::Dense | Form::Sparse(_) => Ok(()),
             Form::OneHot | Form::OneHotAtEnd => Err(self.one_hot_mistake(row, span)),
             Form::Time => Err(self.time_mistake(span)),
             Form::SparseAtEnd => Err(Box::new(

@@ -543,7 +543,7 @@ impl Checker<'_> {
             } else {
                 return Err(Box::new(self.unknown_field(layer, field, "the vertex")));
             };
-            if self.edges_of(graph).is_some() && matches!(at_end.form, Form::Sparse | Form::OneHot) {
+            if self.edges_of(graph).is_some() && matches!(at_end.form, Form::Sparse(_) | Form::OneHot) {
                 let message = format!("`{}` is read at the ends of edges before it is projected", field.name);
                 return Err(Box::new(
                     Diagnostic::at(codes::SPARSE_VALUE, field.span, message, "sparse or one-hot features")
@@ -610,7 +610,7 @@ pub fn gathered(row: Row, graph: Graph) -> Row {
         return row;
     }
     let form = match row.form {
-        Form::Sparse => Form::SparseAtEnd,
+        Form::Sparse(_) => Form::SparseAtEnd,
         Form::OneHot => Form::OneHotAtEnd,
         other => other,
     };

@@ -285,7 +285,7 @@ impl Checker<'_> {
         };
         let usable = self.usable(&row, at);
         self.or_report(usable)?;
-        let is_sparse = row.form == Form::Sparse;
+        let is_sparse = matches!(row.form, Form::Sparse(_));
         if is_sparse || row.space != Space::Vertices(vertex) || row.widths.len() > 1 {
             let tables = &self.model.tables;
             let found = match is_sparse {

@@ -409,7 +409,7 @@ impl Checker<'_> {
     /// `f(x)` for one value.
     pub(crate) fn unary_row(&self, op: UnaryOp, row: &Row, span: Span) -> Result<Row, Mistake> {
         self.usable(row, span)?;
-        if row.form == Form::Sparse && !op.preserves_zero() {
+        if matches!(row.form, Form::Sparse(_)) && !op.preserves_zero() {
             return Err(Box::new(self.fills_zeros(row, span)));
         }
         Ok(row.clone())
@@ -418,7 +418,7 @@ impl Checker<'_> {
     /// Refuses a value that is not dense.
     pub(crate) fn dense(&self, row: &Row, span: Span) -> Result<(), Mistake> {
         self.usable(row, span)?;
-        if row.form == Form::Sparse { Err(Box::new(self.fills_zeros(row, span))) } else { Ok(()) }
+        if let Form::Sparse(_) = row.form { Err(Box::new(self.fills_zeros(row, span))) } else { Ok(()) }
     }
 
     fn fills_zeros(&self, row: &Row, span: Span) -> Diagnostic {
@@ -476,13 +476,18 @@ impl Checker<'_> {
         let longer = if a.widths.len() >= b.widths.len() { a } else { b };
         let whole = |row: &Row| row.widths.len() == longer.widths.len();
         let form = match (a.form, b.form) {
-            (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
+            (Form::Sparse(of), Form::Sparse(other)) if op.zero_with_zero() => {
+                if of != other {
+                    return Err(Box::new(different_elements([of, other], span)));
+                }
+                Form::Sparse(of)
+            }
             // Multiplication by and division by a dense operand keep zeros.
-            (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => Form::Sparse,
-            (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && whole(b) => Form::Sparse,
+            (Form::Sparse(_), Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && whole(a) => a.form,
+            (Form::Dense, Form::Sparse(_)) if op == BinaryOp::Mul && whole(b) => b.form,
             (Form::Dense, Form::Dense) | (Form::Time, Form::Time) => Form::Dense,
             _ => {
-                let sparse = if a.form == Form::Sparse { a } else { b };
+                let sparse = if matches!(a.form, Form::Sparse(_)) { a } else { b };
                 return Err(Box::new(self.fills_zeros(sparse, span)));
             }
         };
@@ -591,7 +596,7 @@ impl Checker<'_> {
                 return Err(Box::new(self.width_mismatch(a, a_span, b, b_span, span)));
             }
             self.usable(a, a_span)?;
-            if a.form == Form::Sparse {
+            if let Form::Sparse(_) = a.form {
                 return Err(Box::new(self.fills_zeros(a, a_span)));
             }
             return Ok(Row::dense(a.space, vec![b.widths[1]]));
@@ -625,4 +630,16 @@ impl Checker<'_> {
             _ => report.help("`flatten(…)` joins the dimensions of the left side into one"),
         }
     }
+}
+
+/// Two sparse features, declared at these places, whose stored elements differ.
+fn different_elements(declared: [Span; 2], span: Span) -> Diagnostic {
+    let report = Diagnostic::at(
+        codes::SPARSE_VALUE,
+        span,
+        "these are different sparse features, which store other elements",
+        "needs a dense value",
+    );
+    let report = declared.into_iter().fold(report, |report, place| report.label(place, "declared sparse here"));
+    report.help("project each of them first (`@ w`), or declare one without `sparse`")
 }

@@ -393,7 +393,7 @@ impl Checker<'_> {
                 }
                 (None, None) => return Err(Box::new(self.unknown_field(layer, field, "the vertex"))),
             };
-            if matches!(row.form, Form::Sparse | Form::OneHot) {
+            if matches!(row.form, Form::Sparse(_) | Form::OneHot) {
                 return Err(Box::new(
                     Diagnostic::at(
                         codes::SPARSE_VALUE,

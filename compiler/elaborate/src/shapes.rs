@@ -505,7 +505,7 @@ impl Checker<'_> {
 
     pub(crate) fn reshape(&self, row: &Row, shape: Vec<Width>, at: Span, span: Span) -> Result<Row, Mistake> {
         self.usable(row, at)?;
-        if row.form == Form::Sparse {
+        if let Form::Sparse(_) = row.form {
             return Err(Box::new(Diagnostic::at(
                 codes::SPARSE_VALUE,
                 span,

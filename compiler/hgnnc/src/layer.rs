@@ -49,14 +49,14 @@ use std::sync::Arc;
 
 use hgnnc_cpu::thread_pool;
 use hgnnc_dataset::Dataset;
-use hgnnc_driver::{Disabled, SourceMap};
+use hgnnc_driver::Disabled;
 use hgnnc_executable::gpu::Precision;
 use hgnnc_graph::GraphCache;
 use hgnnc_machine::{CodeMode, KernelFeatures};
 use rayon::ThreadPool;
 
 use self::programs::Programs;
-use self::sparse::SparseInput;
+use self::sparse::{Source, SparseInput};
 use crate::device::Device;
 use crate::{Error, Observer, Silent, dataset, source};
 
@@ -159,12 +159,12 @@ impl Pass {
     }
 }
 
+/// Programs for sparse rows go after this many passes in a row with other numbers.
+const MOST_MISSES: u32 = 8;
+
 /// A model bound to a dataset and a machine.
 #[derive(Debug)]
 pub struct Layer {
-    job: LayerJob,
-    sources: SourceMap,
-    dataset: Arc<Dataset>,
     pool: Arc<ThreadPool>,
     /// The programs that read all given inputs as dense rows.
     dense: Programs,
@@ -177,12 +177,21 @@ pub struct Layer {
 /// The programs for given inputs that are mostly zeros.
 #[derive(Debug)]
 enum Specialized {
-    /// There was no forward pass yet.
-    Undecided,
+    /// No forward pass had other inputs than zeros yet.
+    Undecided(Box<Source>),
     /// The first inputs had few zeros, or there are no such programs.
     None,
-    /// The inputs that the first forward pass was given, and programs for these only.
-    For(Vec<SparseInput>, Box<Programs>),
+    /// Programs for these inputs only.
+    For(Box<ForInputs>),
+}
+
+/// The inputs that the first forward pass was given, and the programs that read them as sparse rows.
+#[derive(Debug)]
+struct ForInputs {
+    inputs: Vec<SparseInput>,
+    programs: Programs,
+    /// Number of passes with other inputs since the last one with these.
+    misses: u32,
 }
 
 impl Layer {
@@ -195,14 +204,12 @@ impl Layer {
         let pool = thread_pool(job.threads)?;
         let analysis = source::analyze_text(Path::new(&job.name), &job.text, &[]);
         source::accept(&analysis, &analysis.diagnostics, observer)?;
-        let sources = analysis.sources.clone();
-        let dense = Programs::new(job, (analysis, &[]), dataset, &pool, observer)?;
-        let (job, dataset) = (job.clone(), Arc::clone(dataset));
-        let sparse = match job.input_gradients {
+        let sparse = match job.input_gradients || job.given.is_empty() {
             true => Specialized::None,
-            false => Specialized::Undecided,
+            false => Specialized::Undecided(Box::new(Source::new(job, &analysis, dataset))),
         };
-        Ok(Self { job, sources, dataset, pool, dense, sparse, last_is_sparse: false, passes: 0 })
+        let dense = Programs::new(job, (analysis, &[]), dataset, &pool, observer)?;
+        Ok(Self { pool, dense, sparse, last_is_sparse: false, passes: 0 })
     }
 
     /// [`Layer::new`] for a dataset on disk.
@@ -261,44 +268,59 @@ impl Layer {
             param.check("the parameter", numbers.len())?;
         }
         self.last_mut().forget();
-        if matches!(self.sparse, Specialized::Undecided) {
-            self.sparse = self.specialize(inputs);
-        }
-        self.last_is_sparse = match &self.sparse {
-            Specialized::For(known, _) => self.pool.install(|| known.iter().all(|known| known.is(inputs))),
-            Specialized::Undecided | Specialized::None => false,
-        };
+        self.last_is_sparse = self.reads_sparse_rows(inputs);
         self.passes += 1;
         let pass = Pass(self.passes);
         self.last_mut().forward(pass, inputs, params, mode)?;
         Ok(pass)
     }
 
+    /// Whether there are programs for just these inputs. Compiles them if these are the first ones that are not all zeros.
+    fn reads_sparse_rows(&mut self, inputs: &[&[f32]]) -> bool {
+        let sparse = match std::mem::replace(&mut self.sparse, Specialized::None) {
+            Specialized::Undecided(source) => self.specialize(source, inputs),
+            decided => decided,
+        };
+        let Specialized::For(mut found) = sparse else {
+            self.sparse = sparse;
+            return false;
+        };
+        let are_same = self.pool.install(|| found.inputs.iter().all(|known| known.is(inputs)));
+        found.misses = if are_same { 0 } else { found.misses + 1 };
+        if found.misses < MOST_MISSES {
+            self.sparse = Specialized::For(found);
+        }
+        are_same
+    }
+
     /// Compiles programs for the inputs among these that are mostly zeros. Without them, the others compute the same.
-    fn specialize(&self, inputs: &[&[f32]]) -> Specialized {
-        let given: Vec<(&TensorInfo, &&[f32])> = self.inputs().zip(inputs).collect();
-        let sparse =
-            |(position, (info, numbers)): (usize, (&TensorInfo, &&[f32]))| SparseInput::new(position, info, numbers);
-        let mut found: Vec<SparseInput> =
-            self.pool.install(|| given.into_iter().enumerate().filter_map(sparse).collect());
-        let Some(analysis) = sparse::analyze(&self.job, &self.sources, &mut found) else { return Specialized::None };
-        match Programs::new(&self.job, (analysis, &found), &self.dataset, &self.pool, &mut Silent) {
-            Ok(programs) => Specialized::For(found, Box::new(programs)),
-            Err(_) => Specialized::None,
+    fn specialize(&self, source: Box<Source>, inputs: &[&[f32]]) -> Specialized {
+        let infos: Vec<&TensorInfo> = self.inputs().collect();
+        let mut found = self.pool.install(|| source.sparse_inputs(&infos, inputs));
+        if found.iter().any(SparseInput::is_empty) {
+            return Specialized::Undecided(source);
+        }
+        let Some(analysis) = source.analyze(&mut found) else { return Specialized::None };
+        let programs = Programs::new(&source.job, (analysis, &found), &source.dataset, &self.pool, &mut Silent);
+        match programs {
+            Ok(programs) if programs.has_interface_of(&self.dense) => {
+                Specialized::For(Box::new(ForInputs { inputs: found, programs, misses: 0 }))
+            }
+            Ok(_) | Err(_) => Specialized::None,
         }
     }
 
     /// The programs of the last forward pass.
     fn last(&self) -> &Programs {
         match &self.sparse {
-            Specialized::For(_, programs) if self.last_is_sparse => programs,
+            Specialized::For(found) if self.last_is_sparse => &found.programs,
             _ => &self.dense,
         }
     }
 
     fn last_mut(&mut self) -> &mut Programs {
         match &mut self.sparse {
-            Specialized::For(_, programs) if self.last_is_sparse => programs,
+            Specialized::For(found) if self.last_is_sparse => &mut found.programs,
             _ => &mut self.dense,
         }
     }
@@ -338,9 +360,6 @@ impl Layer {
 
     /// The gradient of a given input after [`Layer::backward`]; `None` if no output depends on it, so that it is zero,
     /// or if [`LayerJob::input_gradients`] is off. Empty if the last pass did not go backward.
-    ///
-    /// # Panics
-    /// If there is no such input.
     pub fn input_gradient(&self, index: usize) -> Option<&[f32]> {
         self.last().input_gradient(index)
     }

@@ -353,7 +353,7 @@ fn reads_sparse_rows(layer: &Layer) -> bool {
     layer.explanations().iter().any(|line| line.starts_with("sparse inputs: "))
 }
 
-/// The programs for sparse rows compute what those for dense rows do, with the same dropout masks of hidden rows.
+/// The programs for sparse rows compute what those for dense rows do.
 #[test]
 fn an_input_that_is_mostly_zeros_is_read_as_sparse_rows() {
     let text = WORDS.replace("dropout(Paper.words, 0.5)", "Paper.words");
@@ -381,13 +381,84 @@ fn sparse_rows_are_those_of_each_call() {
 
 /// Masks of stored elements are drawn by their positions, so they are those of dense rows.
 #[test]
-fn sparse_inputs_have_dropout() {
-    let mut sparse = without_input_gradients(WORDS, &["Paper.words"]);
-    let mut drawn = |step| both_passes(&mut sparse, &words(), Mode::Training { seed: 1, step });
-    let first = drawn(1);
-    assert_eq!(first, drawn(1));
-    assert!((2..20).any(|step| drawn(step) != first));
+fn sparse_inputs_have_the_dropout_of_dense_ones() {
+    let (mut sparse, mut dense) = (without_input_gradients(WORDS, &["Paper.words"]), open(WORDS, &["Paper.words"]));
+    let dense = dense.as_mut().expect("a layer");
+    for step in 1..20 {
+        let mode = Mode::Training { seed: 1, step };
+        assert_close(&both_passes(&mut sparse, &words(), mode), &both_passes(dense, &words(), mode));
+    }
     assert!(reads_sparse_rows(&sparse));
+}
+
+/// A pass of sparse rows and one of dense rows are passes of one layer, of which the last one is kept.
+#[test]
+fn one_pass_is_kept_of_sparse_and_dense_rows() {
+    let mut layer = without_input_gradients(WORDS, &["Paper.words"]);
+    let params = layer.initial_params(5).expect("values");
+    let mut other = words();
+    other[7] = 1.0;
+    let first = layer.forward(&[&words()], &views(&params), EVALUATION).expect("a pass");
+    let second = layer.forward(&[&other], &views(&params), EVALUATION).expect("a pass");
+    assert!(!layer.keeps(first) && layer.keeps(second));
+    let third = layer.forward(&[&words()], &views(&params), EVALUATION).expect("a pass");
+    assert!(!layer.keeps(second) && layer.keeps(third) && reads_sparse_rows(&layer));
+}
+
+/// A first call with zeros, which shows shapes, decides nothing.
+#[test]
+fn sparse_rows_are_the_first_that_are_not_all_zeros() {
+    let mut layer = without_input_gradients(WORDS, &["Paper.words"]);
+    both_passes(&mut layer, &[0.0; 300], EVALUATION);
+    assert!(!reads_sparse_rows(&layer));
+    both_passes(&mut layer, &words(), EVALUATION);
+    assert!(reads_sparse_rows(&layer));
+    // Numbers that change at each call are read as they are, and the programs for the first ones go.
+    for at in 0..10 {
+        let mut other = words();
+        other[200 + at] = 1.0;
+        both_passes(&mut layer, &other, EVALUATION);
+    }
+    both_passes(&mut layer, &words(), EVALUATION);
+    assert!(!reads_sparse_rows(&layer));
+}
+
+/// Sparse features of one type store other elements: one of two that are multiplied stays dense.
+#[test]
+fn a_product_of_two_inputs_has_one_that_is_sparse() {
+    let text = WORDS
+        .replace("{ words: f32[100] }", "{ words: f32[100], shown: f32[100] }")
+        .replace("dropout(Paper.words, 0.5)", "(Paper.words * Paper.shown)");
+    let mut layer = without_input_gradients(&text, &["Paper.words", "Paper.shown"]);
+    let mut dense = open(&text, &["Paper.words", "Paper.shown"]).expect("a layer");
+    let mut shown = vec![0.0; 300];
+    shown[40] = 2.0;
+    let params = layer.initial_params(5).expect("values");
+    for layer in [&mut layer, &mut dense] {
+        layer.forward(&[&words(), &shown], &views(&params), EVALUATION).expect("a pass");
+    }
+    assert_close(&[layer.output(0).to_vec()], &[dense.output(0).to_vec()]);
+    assert!(layer.explanations().iter().any(|line| line.contains("`Paper.words`")));
+    assert!(!layer.explanations().iter().any(|line| line.contains("`Paper.shown`")));
+}
+
+/// Two names of one vertex type of the dataset are two inputs.
+#[test]
+fn inputs_with_one_place_in_the_dataset_stay_dense() {
+    let text = WORDS
+        .replace("    vertex Author", "    vertex Cited from \"paper\" { words: f32[100] }\n    vertex Author")
+        .replace("output z: Paper = h", "output z: Paper = h\n    output other: Cited = linear(Cited.words, 4)");
+    let mut layer = without_input_gradients(&text, &["Paper.words", "Cited.words"]);
+    let mut dense = open(&text, &["Paper.words", "Cited.words"]).expect("a layer");
+    let mut other = vec![0.0; 300];
+    other[150] = 2.0;
+    let params = layer.initial_params(5).expect("values");
+    for layer in [&mut layer, &mut dense] {
+        layer.forward(&[&words(), &other], &views(&params), EVALUATION).expect("a pass");
+    }
+    let outputs = |layer: &Layer| [layer.output(0).to_vec(), layer.output(1).to_vec()];
+    assert_close(&outputs(&layer), &outputs(&dense));
+    assert!(!reads_sparse_rows(&layer));
 }
 
 /// There is an operation that fills the zeros, or few zeros, or few columns.

@@ -189,8 +189,8 @@ pub struct Width {
 pub enum Form {
     /// It can be used in every way.
     Dense,
-    /// Sparse features: in ways that keep zeros.
-    Sparse,
+    /// Sparse features, declared here: in ways that keep zeros. Other features have other elements.
+    Sparse(Span),
     /// The identity matrix of a vertex type: it can only be projected, and the projection is the weight.
     OneHot,
     /// Sparse features at an end of the edges: they are projected before they are gathered.

@@ -392,7 +392,7 @@ fn row_text(tables: &Tables, row: &Row) -> String {
 fn widths_text(tables: &Tables, row: &Row) -> String {
     let form = match row.form {
         Form::Dense => "",
-        Form::Sparse | Form::SparseAtEnd => " sparse",
+        Form::Sparse(_) | Form::SparseAtEnd => " sparse",
         Form::OneHot | Form::OneHotAtEnd => " one-hot",
         Form::BlockDiagonal => " block-diagonal",
         Form::Time => " time",

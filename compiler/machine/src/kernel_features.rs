@@ -11,7 +11,7 @@ pub enum KernelFeature {
     WidestSimd,
     /// Kernels in intrinsics for a multiple of 8 heads of 8 elements: dot products and weighted sums.
     Heads8,
-    /// Weighted sums of groups of a multiple of 16 elements, in intrinsics.
+    /// Weighted sums of groups of at least 16 elements, in intrinsics.
     WideRows,
     /// SpMM in intrinsics: weighted sums of gathered rows, sparse features times dense weights.
     Spmm,

@@ -66,7 +66,8 @@ pub fn weighted_sum(
     true
 }
 
-/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of at least 16 elements. Returns false if unsupported: for narrower vectors compilers vectorize the portable version well.
+/// `out[r, h, k] += Σ a[e, h] · x[e, h, k]` for groups of at least 16 elements. Returns false if unsupported: for narrower
+/// vectors compilers vectorize the portable version well.
 #[cfg(target_arch = "x86_64")]
 pub fn weighted_sum_wide(
     dispatch: Dispatch,

@@ -586,8 +586,8 @@ fn weighted_banded<const FMA: bool, const H: usize, const K: usize>(
     }
 }
 
-/// Groups of at least 16 elements in bands of 64 and 16: compilers make scalars of 32. The last band may overlap the one before. The rows of a run
-/// stay in cache for all bands.
+/// Groups of at least 16 elements in bands of 64 and 16: compilers make scalars of 32. The last band may overlap the one
+/// before. The rows of a run stay in cache for all bands.
 #[inline(always)]
 fn weighted_wide<const FMA: bool>(
     a: Rows<'_>,
@@ -713,21 +713,27 @@ mod tests {
         let index: Vec<u32> = (0..900).map(|e| e * 37 % 250).collect();
         for width in [3, 16, 17, 31, 32, 33, 50, 63, 64, 100, 349] {
             let data: Vec<f32> = (0..250 * width).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
-            let x = Rows::Picked(&data, &index);
-            for reduce in [Reduce::Max, Reduce::Min, Reduce::Lse] {
-                let mut found = vec![0.0; (offsets.len() - 1) * width];
-                segment(Dispatch::default(), reduce, x, width, &offsets, &mut found, false);
-                for (row, edges) in found.chunks_exact(width).zip(offsets.windows(2)) {
-                    for (column, &found) in row.iter().enumerate() {
-                        let column = (edges[0]..edges[1]).map(|e| f64::from(x.row(e as usize, width)[column]));
-                        let expected = match reduce {
-                            Reduce::Max => column.fold(f64::NEG_INFINITY, f64::max),
-                            Reduce::Min => column.fold(f64::INFINITY, f64::min),
-                            _ => column.map(f64::exp).sum::<f64>().ln(),
-                        };
-                        let found = f64::from(found);
-                        let near = found == expected || (found - expected).abs() <= 1e-5;
-                        assert!(near, "{reduce:?} of width {width}: {found}, not {expected}");
+            let each: Vec<f32> = index.iter().flat_map(|&i| &data[i as usize * width..][..width]).copied().collect();
+            let operands = [Rows::Picked(&data, &index), Rows::Each(&each), Rows::Same(&data)];
+            for (reduce, more) in [(Reduce::Max, true), (Reduce::Min, true), (Reduce::Max, false), (Reduce::Lse, false)]
+            {
+                let levels = crate::simd::available();
+                for (x, level) in operands.into_iter().flat_map(|x| levels.iter().map(move |&level| (x, level))) {
+                    let mut found = vec![0.1; (offsets.len() - 1) * width];
+                    segment(Dispatch::default().at_most(level), reduce, x, width, &offsets, &mut found, more);
+                    for (row, edges) in found.chunks_exact(width).zip(offsets.windows(2)) {
+                        for (column, &found) in row.iter().enumerate() {
+                            let column = (edges[0]..edges[1]).map(|e| f64::from(x.row(e as usize, width)[column]));
+                            let before = more.then_some(f64::from(0.1f32)).into_iter();
+                            let expected = match reduce {
+                                Reduce::Max => before.chain(column).fold(f64::NEG_INFINITY, f64::max),
+                                Reduce::Min => before.chain(column).fold(f64::INFINITY, f64::min),
+                                _ => column.map(f64::exp).sum::<f64>().ln(),
+                            };
+                            let found = f64::from(found);
+                            let near = found == expected || (found - expected).abs() <= 1e-5;
+                            assert!(near, "{reduce:?} of width {width}, {level:?}: {found}, not {expected}");
+                        }
                     }
                 }
             }
@@ -744,8 +750,10 @@ mod tests {
             let width = heads * inner;
             let data: Vec<f32> = (0..250 * width).map(|i| (i * 7919 % 1009) as f32 / 1009.0 - 0.3).collect();
             let weights: Vec<f32> = (0..900 * heads).map(|i| (i * 5003 % 709) as f32 / 709.0).collect();
-            let (a, x) = (Rows::Each(&weights), Rows::Picked(&data, &index));
-            for level in crate::simd::available() {
+            let x = Rows::Picked(&data, &index);
+            let weights = [Rows::Each(&weights), Rows::Picked(&weights, &index), Rows::Same(&weights)];
+            let levels = crate::simd::available();
+            for (a, level) in weights.into_iter().flat_map(|a| levels.iter().map(move |&level| (a, level))) {
                 let mut sums = vec![0.5; (offsets.len() - 1) * width];
                 let at = Dispatch::default().at_most(level);
                 weighted_sum(at, a, x, heads, inner, &offsets, &mut sums, true);

@@ -50,7 +50,7 @@ impl Checker<'_> {
             }
             Reduction::Mean => self.reduce_last(row, true, span),
             Reduction::Sum | Reduction::Max | Reduction::Min | Reduction::LogSumExp => {
-                if row.form == Form::Sparse && kind != Reduction::Sum {
+                if matches!(row.form, Form::Sparse(_)) && kind != Reduction::Sum {
                     return Err(Box::new(Diagnostic::at(
                         codes::SPARSE_VALUE,
                         at,

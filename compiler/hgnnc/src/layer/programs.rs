@@ -97,12 +97,12 @@ impl Programs {
             asked => device::open(asked, observer)?,
         };
         let mut model = source::take(&mut analysis)?;
-        let with_rows = sparse::with_rows(dataset, &model, sparse);
+        let with_rows = sparse::with_rows(dataset, sparse);
         let dataset = with_rows.as_ref().unwrap_or(dataset);
         let mut summary = dataset::summary(dataset);
-        let written = |position: &usize| sparse.iter().all(|input| input.position != *position);
-        let written: Vec<usize> = (0..job.given.len()).filter(written).collect();
-        let names: Vec<String> = written.iter().map(|&position| job.given[position].clone()).collect();
+        let is_written = |position: usize| sparse.iter().all(|input| input.position != position);
+        let written = (0..job.given.len()).filter(|&position| is_written(position));
+        let names: Vec<String> = written.map(|position| job.given[position].clone()).collect();
         give_features(&mut model, &names, &mut summary).map_err(Error::Input)?;
         let mut model = source::fit((&analysis, model), (&summary, None), Purpose::Infer, observer)?;
         let with_paths;
@@ -152,8 +152,7 @@ impl Programs {
         };
         let tables = executable.infer.with_tables_of(executable.model.clone());
         let shapes = Shapes { tables: &tables, data: &data };
-        let inputs = given.iter().zip(written);
-        let inputs = inputs.map(|(&input, position)| shapes.given(input, position, &lowered.gradients)).collect();
+        let inputs = given.iter().filter_map(|&input| shapes.given(input, &job.given, &lowered.gradients)).collect();
         let outputs = shapes.outputs(&model.outputs, &executable.infer)?;
         let params = shapes.params(&lowered.gradients);
         let (roles, programs) = match executable.train {
@@ -163,6 +162,13 @@ impl Programs {
         let session = open(&mut *backend, roles, data, &executable)?;
         let notes = [sparse.iter().map(SparseInput::note).collect(), lowered.explanations].concat();
         Ok(Self { session, tables, inputs, outputs, params, programs, kept: None, notes })
+    }
+
+    /// Whether both have the same outputs and parameters, in the same order.
+    pub fn has_interface_of(&self, other: &Self) -> bool {
+        let outputs = |programs: &Self| programs.outputs.iter().map(|output| output.info.clone()).collect::<Vec<_>>();
+        let params = |programs: &Self| programs.params.iter().map(|param| param.info.clone()).collect::<Vec<_>>();
+        outputs(self) == outputs(other) && params(self) == params(other) && self.has_dropout() == other.has_dropout()
     }
 
     /// Whether there is a program with dropout masks.
@@ -207,7 +213,6 @@ impl Programs {
         Ok(())
     }
 
-    /// Forgets the kept pass.
     pub fn forget(&mut self) {
         self.kept = None;
     }
@@ -298,10 +303,11 @@ impl Shapes<'_> {
         rows.into_iter().chain(ty.dims.iter().map(|&dim| extent(self.data, dim))).collect()
     }
 
-    fn given(&self, input: Input, position: usize, gradients: &[LeafGradient]) -> Given {
+    fn given(&self, input: Input, names: &[String], gradients: &[LeafGradient]) -> Option<Given> {
         let decl = &self.tables.inputs[input.index()];
+        let position = names.iter().position(|name| *name == decl.name)?;
         let info = TensorInfo { name: decl.name.clone(), shape: self.rows_and_dims(&decl.ty) };
-        Given { info, position, index: input.index(), gradient: gradient_of(Leaf::Input(input), gradients) }
+        Some(Given { info, position, index: input.index(), gradient: gradient_of(Leaf::Input(input), gradients) })
     }
 
     fn outputs(&self, names: &[String], flow: &Dataflow) -> Result<Vec<Output>, Error> {

@@ -11,7 +11,7 @@ pub(super) type Rule<T> = Result<T, String>;
 /// Refuses values that cannot stand by themselves.
 pub(super) fn usable(row: &Row) -> Rule<()> {
     match row.form {
-        Form::Dense | Form::Sparse => Ok(()),
+        Form::Dense | Form::Sparse(_) => Ok(()),
         Form::OneHot | Form::OneHotAtEnd => Err("a one-hot value is only multiplied".into()),
         Form::SparseAtEnd => Err("sparse values are multiplied before they are gathered".into()),
         Form::BlockDiagonal => Err("a block-diagonal weight is only the right side of a product".into()),
@@ -21,7 +21,7 @@ pub(super) fn usable(row: &Row) -> Rule<()> {
 
 pub(super) fn dense(row: &Row) -> Rule<()> {
     usable(row)?;
-    if row.form == Form::Sparse { Err("the zeros of a sparse value would be filled".into()) } else { Ok(()) }
+    if let Form::Sparse(_) = row.form { Err("the zeros of a sparse value would be filled".into()) } else { Ok(()) }
 }
 
 pub(super) fn unary(op: UnaryOp, row: &Row) -> Rule<Row> {
@@ -36,7 +36,7 @@ pub(super) fn unary(op: UnaryOp, row: &Row) -> Rule<Row> {
 pub(super) fn features(features: &Features, declared: &Row) -> Rule<Row> {
     let form = match features.kind {
         FeatureKind::Dense | FeatureKind::Embedding(_) => Form::Dense,
-        FeatureKind::Sparse | FeatureKind::TrainLabels { .. } => Form::Sparse,
+        FeatureKind::Sparse | FeatureKind::TrainLabels { .. } => Form::Sparse(features.span),
         FeatureKind::OneHot => Form::OneHot,
         FeatureKind::Time if declared.widths.is_empty() => {
             return Ok(Row { space: Space::Vertices(features.vertex), widths: vec![], form: Form::Time });
@@ -96,7 +96,7 @@ pub(super) fn over_rows(reduction: Reduction, row: &Row) -> Rule<Row> {
 pub(super) fn gathered(row: &Row, graph: Graph, vertex: VertexType) -> Rule<Row> {
     let form = match row.form {
         Form::Dense => Form::Dense,
-        Form::Sparse => Form::SparseAtEnd,
+        Form::Sparse(_) => Form::SparseAtEnd,
         Form::OneHot => Form::OneHotAtEnd,
         Form::Time => Form::Time,
         Form::SparseAtEnd | Form::OneHotAtEnd | Form::BlockDiagonal => return Err("it is no vertex value".into()),
@@ -165,9 +165,9 @@ impl Verifier<'_> {
         let is_whole = |row: &Row| row.widths.len() == longer.widths.len();
         let form = match (a.form, b.form) {
             (Form::Dense, Form::Dense) | (Form::Time, Form::Time) => Form::Dense,
-            (Form::Sparse, Form::Sparse) if op.zero_with_zero() => Form::Sparse,
-            (Form::Sparse, Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && is_whole(a) => Form::Sparse,
-            (Form::Dense, Form::Sparse) if op == BinaryOp::Mul && is_whole(b) => Form::Sparse,
+            (Form::Sparse(of), Form::Sparse(other)) if op.zero_with_zero() && of == other => Form::Sparse(of),
+            (Form::Sparse(_), Form::Dense) if matches!(op, BinaryOp::Mul | BinaryOp::Div) && is_whole(a) => a.form,
+            (Form::Dense, Form::Sparse(_)) if op == BinaryOp::Mul && is_whole(b) => b.form,
             _ => return Err("the zeros of a sparse value would be filled".into()),
         };
         let space = if a.space == Space::Unit { b.space } else { a.space };
