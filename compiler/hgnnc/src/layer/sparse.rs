@@ -49,12 +49,10 @@ impl Source {
 
     /// The inputs that are mostly zeros.
     pub fn sparse_inputs(&self, infos: &[&TensorInfo], inputs: &[&[f32]]) -> Vec<SparseInput> {
-        let all = self.places.iter().zip(infos).zip(inputs).enumerate();
-        let sparse =
-            |(position, ((place, info), numbers)): (usize, ((&Option<FeaturePlace>, &&TensorInfo), &&[f32]))| {
-                SparseInput::new(position, place.clone()?, info, numbers)
-            };
-        all.filter_map(sparse).collect()
+        let sparse = |position: usize| {
+            SparseInput::new(position, self.places[position].clone()?, infos[position], inputs[position])
+        };
+        (0..self.places.len()).filter_map(sparse).collect()
     }
 
     /// Takes the inputs out of the list whose zeros an operation of the model would fill, and analyzes the model with the
@@ -63,7 +61,7 @@ impl Source {
         let mut names = vec![];
         let mut last = None;
         inputs.retain(|input| {
-            let with = [&names[..], &[input.name.clone()]].concat();
+            let with = [&names[..], std::slice::from_ref(&input.name)].concat();
             let analysis = source::analyze_sparse_text(Path::new(&self.job.name), &self.job.text, &with);
             let is_right = analysis.model.is_some() && analysis.sources.files() == self.sources.files();
             if is_right {
