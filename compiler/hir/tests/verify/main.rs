@@ -178,7 +178,7 @@ fn changed(ty: &Type) -> Vec<(&'static str, Type)> {
     all.extend(wider.filter(|wider| wider != ty).map(|ty| ("wider", ty)));
     let other_form = with(|row| row.form = if row.form == Form::Dense { Form::OneHot } else { Form::Dense });
     all.extend(other_form.map(|ty| ("another form", ty)));
-    let sparse = with(|row| row.form = Form::Sparse);
+    let sparse = with(|row| row.form = Form::Sparse(width(7).origin));
     all.extend(sparse.filter(|sparse| sparse != ty).map(|ty| ("sparse", ty)));
     all.push(match ty {
         Type::One(row) => ("a family", Type::PerGraph(vec![row.clone()])),

@@ -108,13 +108,22 @@ fn forms() {
             wrong(m, ExprKind::Across(Reduction::Mean, x));
         }),
         ("the zeros of a sparse value would be filled", |m| {
-            let x = find(m, |expr| matches!(expr.ty.rows().next(), Some(Row { form: Form::Sparse, .. })));
+            let x = find(m, |expr| matches!(expr.ty.rows().next(), Some(Row { form: Form::Sparse(_), .. })));
             wrong(m, ExprKind::Unary(UnaryOp::Exp, x));
         }),
         ("the zeros of a sparse value would be filled", |m| {
-            let x = find(m, |expr| matches!(&*expr.ty, Type::One(Row { form: Form::Sparse, .. })));
+            let x = find(m, |expr| matches!(&*expr.ty, Type::One(Row { form: Form::Sparse(_), .. })));
             let y = one(m, A, &[5]);
             wrong(m, ExprKind::Binary(BinaryOp::Add, x, y));
+        }),
+        ("the zeros of a sparse value would be filled", |m| {
+            let x = find(m, |expr| matches!(&*expr.ty, Type::One(Row { form: Form::Sparse(_), .. })));
+            let mut other = (*m.exprs[x.index()].ty).clone();
+            if let Type::One(row) = &mut other {
+                row.form = Form::Sparse(width(7).origin);
+            }
+            let y = value(m, other);
+            wrong(m, ExprKind::Binary(BinaryOp::Mul, x, y));
         }),
     ]);
 }
