@@ -40,6 +40,9 @@
 //! A layer keeps the values of one forward pass: those of the last one, until its backward pass or the next forward pass.
 //! [`Layer::keeps`] says whether a pass can go backward; if not, the same forward pass with the same inputs, parameters
 //! and [`Mode`] computes the same values again.
+//!
+//! Given inputs of the first pass that are mostly zeros are read as sparse rows, by programs of their own, if no gradients
+//! of inputs are asked for ([`Layer::explanations`] says so). A pass with other numbers reads dense rows.
 
 mod programs;
 mod sparse;
