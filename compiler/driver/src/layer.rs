@@ -62,7 +62,7 @@ pub struct FeaturePlace {
     pub vertex: usize,
     /// The field of the vertex type; `None` for its `features`.
     pub field: Option<String>,
-    /// Number of columns.
+    /// Columns that the model declares; the dataset may have another number.
     pub width: usize,
 }
 

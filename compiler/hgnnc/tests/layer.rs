@@ -349,6 +349,19 @@ fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>]) {
     }
 }
 
+/// A layer that may read sparse rows, after a pass with outputs that are those of dense rows.
+fn after_a_pass(text: &str, given: &[&str], inputs: &[&[f32]]) -> Layer {
+    let mut layers = [without_input_gradients(text, given), open(text, given).expect("a layer")];
+    let params = layers[0].initial_params(5).expect("values");
+    let outputs = layers.each_mut().map(|layer| -> Vec<Vec<f32>> {
+        layer.forward(inputs, &views(&params), EVALUATION).expect("a pass");
+        (0..layer.outputs().len()).map(|at| layer.output(at).to_vec()).collect()
+    });
+    assert_close(&outputs[0], &outputs[1]);
+    let [layer, _] = layers;
+    layer
+}
+
 fn reads_sparse_rows(layer: &Layer) -> bool {
     layer.explanations().iter().any(|line| line.starts_with("sparse inputs: "))
 }
@@ -429,15 +442,9 @@ fn a_product_of_two_inputs_has_one_that_is_sparse() {
     let text = WORDS
         .replace("{ words: f32[100] }", "{ words: f32[100], shown: f32[100] }")
         .replace("dropout(Paper.words, 0.5)", "(Paper.words * Paper.shown)");
-    let mut layer = without_input_gradients(&text, &["Paper.words", "Paper.shown"]);
-    let mut dense = open(&text, &["Paper.words", "Paper.shown"]).expect("a layer");
     let mut shown = vec![0.0; 300];
     shown[40] = 2.0;
-    let params = layer.initial_params(5).expect("values");
-    for layer in [&mut layer, &mut dense] {
-        layer.forward(&[&words(), &shown], &views(&params), EVALUATION).expect("a pass");
-    }
-    assert_close(&[layer.output(0).to_vec()], &[dense.output(0).to_vec()]);
+    let layer = after_a_pass(&text, &["Paper.words", "Paper.shown"], &[&words(), &shown]);
     assert!(layer.explanations().iter().any(|line| line.contains("`Paper.words`")));
     assert!(!layer.explanations().iter().any(|line| line.contains("`Paper.shown`")));
 }
@@ -448,16 +455,9 @@ fn inputs_with_one_place_in_the_dataset_stay_dense() {
     let text = WORDS
         .replace("    vertex Author", "    vertex Cited from \"paper\" { words: f32[100] }\n    vertex Author")
         .replace("output z: Paper = h", "output z: Paper = h\n    output other: Cited = linear(Cited.words, 4)");
-    let mut layer = without_input_gradients(&text, &["Paper.words", "Cited.words"]);
-    let mut dense = open(&text, &["Paper.words", "Cited.words"]).expect("a layer");
     let mut other = vec![0.0; 300];
     other[150] = 2.0;
-    let params = layer.initial_params(5).expect("values");
-    for layer in [&mut layer, &mut dense] {
-        layer.forward(&[&words(), &other], &views(&params), EVALUATION).expect("a pass");
-    }
-    let outputs = |layer: &Layer| [layer.output(0).to_vec(), layer.output(1).to_vec()];
-    assert_close(&outputs(&layer), &outputs(&dense));
+    let layer = after_a_pass(&text, &["Paper.words", "Cited.words"], &[&words(), &other]);
     assert!(!reads_sparse_rows(&layer));
 }
 

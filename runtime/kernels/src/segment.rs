@@ -366,48 +366,42 @@ fn sum_wide(dispatch: Dispatch, x: Rows<'_>, width: usize, offsets: &[u32], out:
             let mut column = 0;
             while column < width {
                 // Whole rows are fetched ahead of their first band.
-                let ahead = (prefetch && column == 0).then_some(ROWS_AHEAD);
+                let ahead = prefetch && column == 0;
+                let fetch = |e: usize| {
+                    if ahead {
+                        x.prefetch(e + ROWS_AHEAD, width);
+                    }
+                };
+                let (of_row, run) = ((x, width, 0), run.clone());
                 column += match width - column {
-                    33.. if width >= 64 => sum_band::<64>(x, width, column, run.clone(), ahead, row),
-                    17.. if width >= 32 => sum_band::<32>(x, width, column, run.clone(), ahead, row),
-                    _ => sum_band::<16>(x, width, column, run.clone(), ahead, row),
+                    33.. if width >= 64 => add_band::<(), 64>(of_row, column, run, row, fetch, add),
+                    17.. if width >= 32 => add_band::<(), 32>(of_row, column, run, row, fetch, add),
+                    _ => add_band::<(), 16>(of_row, column, run, row, fetch, add),
                 };
             }
         }
     }
 }
 
-/// Adds `W` columns from `column` on over some edges to a row: of the last `W` columns those that are left. Returns their number.
+/// Adds what `f` makes of `W` columns from `column` on, over some edges, to a row: of its last `W` columns those that are
+/// left. The row's columns are those of `x` from `first` on; `of` and `f` are as of [`fold_band`]. Returns their number.
 #[inline(always)]
-fn sum_band<const W: usize>(
-    x: Rows<'_>,
-    width: usize,
+fn add_band<T, const W: usize>(
+    (x, width, first): (Rows<'_>, usize, usize),
     column: usize,
     edges: Range<usize>,
-    ahead: Option<usize>,
     row: &mut [f32],
+    of: impl Fn(usize) -> T,
+    f: impl Fn(&mut [f32; W], T, &[f32; W]),
 ) -> usize {
-    let start = column.min(width - W);
-    let mut part = [0.0f32; W];
-    match x {
-        Rows::Picked(data, index) => {
-            for (e, &picked) in edges.clone().zip(&index[edges]) {
-                if let Some(ahead) = ahead {
-                    x.prefetch(e + ahead, width);
-                }
-                add(&mut part, &data[picked as usize * width + start..]);
-            }
-        }
-        Rows::Each(_) | Rows::Same(_) => edges.for_each(|e| add(&mut part, &x.row(e, width)[start..])),
-    }
+    let start = column.min(row.len() - W);
+    let part = fold_band((x, width, first + start), edges, [0.0; W], of, f);
     row[column..start + W].iter_mut().zip(&part[column - start..]).for_each(|(sum, part)| *sum += part);
     start + W - column
 }
 
-/// Adds the first elements of a row.
 #[inline(always)]
-fn add<const W: usize>(sum: &mut [f32; W], row: &[f32]) {
-    let row = row.first_chunk::<W>().expect("a row has all columns of a band");
+fn add<const W: usize>(sum: &mut [f32; W], (): (), row: &[f32; W]) {
     for k in 0..W {
         sum[k] += row[k];
     }
@@ -623,29 +617,13 @@ fn weighted_groups<const FMA: bool>(
                 let mut column = 0;
                 while column < inner {
                     column += match inner - column {
-                        33.. if inner >= 64 => weighted_band::<FMA, 64>(weight, x, column, run.clone(), row),
-                        _ => weighted_band::<FMA, 16>(weight, x, column, run.clone(), row),
+                        33.. if inner >= 64 => add_band(x, column, run.clone(), row, weight, add_times::<FMA, 64>),
+                        _ => add_band(x, column, run.clone(), row, weight, add_times::<FMA, 16>),
                     };
                 }
             }
         }
     }
-}
-
-/// Adds `W` elements from `column` on over some edges to a row: of its last `W` elements those that are left. Rows of `x`
-/// begin at `first`. Returns the number of elements.
-#[inline(always)]
-fn weighted_band<const FMA: bool, const W: usize>(
-    weight: impl Fn(usize) -> f32,
-    (x, width, first): (Rows<'_>, usize, usize),
-    column: usize,
-    edges: Range<usize>,
-    row: &mut [f32],
-) -> usize {
-    let start = column.min(row.len() - W);
-    let part = fold_band((x, width, first + start), edges, [0.0; W], weight, add_times::<FMA, W>);
-    row[column..start + W].iter_mut().zip(&part[column - start..]).for_each(|(sum, part)| *sum += part);
-    start + W - column
 }
 
 #[inline(always)]

@@ -223,7 +223,7 @@ pub struct FeatureSchema {
 pub struct FieldSchema {
     /// Name in the dataset.
     pub name: String,
-    /// Number of columns.
+    /// Columns that another dataset must have as well.
     pub width: usize,
     /// Whether they are stored as CSR.
     pub sparse: bool,
