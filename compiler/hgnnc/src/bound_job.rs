@@ -19,6 +19,7 @@ use hgnnc_ir::training::Target;
 use hgnnc_ir::{Dataflow, OutputKind, Space, VertexType};
 use hgnnc_machine::Machine;
 use hgnnc_train::TrainOptions;
+use hgnnc_train::baseline::baseline;
 use hgnnc_train::report::BaselineReport;
 use rayon::ThreadPool;
 
@@ -28,7 +29,7 @@ use crate::parts::Parts;
 use crate::precompute::{disable_what_does_not_fit, fill_precomputed};
 use crate::results::relation_of_rows;
 use crate::source::{Meeting, Opened};
-use crate::{Error, Naming, Observer, baseline, dataset, source};
+use crate::{Error, Naming, Observer, dataset, source};
 
 /// A model's tables bound to a dataset.
 pub struct Bound {
@@ -363,7 +364,7 @@ pub(crate) fn bind_job(
         job.baseline && !purpose.is_of_outputs() && job.ranks.as_ref().is_none_or(|ranks| ranks.comm.rank() == 0);
     let baseline = model.train.as_ref().filter(|_| has_baseline).and_then(|spec| {
         let features = label_features.and_then(|ty| dataset.vertex_types[ty].features.as_ref());
-        baseline::baseline(features, &data, spec.training.first()?.task)
+        baseline(features, &data, spec.training.first()?.task)
     });
     let set = job.constants.iter().filter_map(|(name, _)| Some((name.clone(), *known.get(name)?)));
     let constants = set.collect();

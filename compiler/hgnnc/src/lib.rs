@@ -21,7 +21,6 @@
 #![forbid(unsafe_code)]
 
 pub mod artifact;
-mod baseline;
 mod bound_job;
 mod dataset;
 mod device;

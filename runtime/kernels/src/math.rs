@@ -87,8 +87,9 @@ pub fn ln<const FMA: bool>(x: f32) -> f32 {
     let tail = fma::<FMA>(z, -0.5, fma::<FMA>(e, LN2_LOW, p * m * z));
     let result = fma::<FMA>(e, LN2_HIGH, m + tail);
     let result = if x == f32::INFINITY { x } else { result };
-    let result = if x == 0.0 { f32::NEG_INFINITY } else { result };
-    if x < 0.0 || x.is_nan() { f32::NAN } else { result }
+    // Threads that flush subnormal operands have scaled them to zero, but a comparison may be compiled to one of bits.
+    let result = if scaled == 0.0 { f32::NEG_INFINITY } else { result };
+    if scaled < 0.0 || x.is_nan() { f32::NAN } else { result }
 }
 
 /// `ln(1 + t)` for `0 ≤ t ≤ 1`.
@@ -256,6 +257,23 @@ mod tests {
             assert!(f(f32::NAN).is_nan());
         }
         assert!(ln::<FMA>(-1.0).is_nan() && expm1_neg::<FMA>(f32::NAN).is_nan());
+    }
+
+    /// Subnormal numbers count as zero there, for vectors as well.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn logarithms_of_subnormal_numbers_that_are_flushed() {
+        let inside = std::thread::spawn(|| {
+            crate::subnormal::flush_to_zero();
+            let numbers = std::hint::black_box([1e-45, -1e-45, 1e-39, 0.0, -0.0, 1.0, 1.2e-38, f32::MIN_POSITIVE]);
+            numbers.map(ln::<false>)
+        });
+        let found = inside.join().expect("it ends");
+        assert_eq!(
+            found[..6],
+            [f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY, 0.0]
+        );
+        assert!(found[6..].iter().all(|x| x.is_finite()), "{found:?}");
     }
 
     #[test]

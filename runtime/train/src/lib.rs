@@ -5,6 +5,7 @@
 //!
 //! This crate parses neither the source language nor dataset files, and compiles no models.
 
+pub mod baseline;
 pub mod batches;
 pub mod checkpoint;
 mod links;

@@ -11,7 +11,8 @@ use hgnnc_data::metrics::{Predictions, Tally};
 use hgnnc_data::{BoundData, Target};
 use hgnnc_dataset::Features;
 use hgnnc_ir::training::{Metric, Part, Task};
-use hgnnc_train::report::{BaselineReport, Metrics};
+
+use crate::report::{BaselineReport, Metrics};
 
 /// Multiply-adds of training, and of the outputs of each part, at most.
 const MOST_WORK: u64 = 2_000_000_000;
@@ -28,7 +29,7 @@ const DECAY: f64 = 2e-4;
 
 /// The baseline of bound data with a label of vertices; `None` without vertices to learn from. `features` are those of the
 /// labelled type.
-pub(crate) fn baseline(features: Option<&Features>, data: &BoundData, task: Task) -> Option<BaselineReport> {
+pub fn baseline(features: Option<&Features>, data: &BoundData, task: Task) -> Option<BaselineReport> {
     let started = Instant::now();
     let target = data.labels()?;
     let width = match task {
