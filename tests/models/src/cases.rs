@@ -298,7 +298,9 @@ pub const CASES: &[Case] = &[
     of(
         "magnn_mean",
         "use std::magnn::MagnnConv",
-        "    let conv = MagnnConv(half: 1, heads: 3, attention: 3, dropout: 0.2, rotate: false) over [PAP, PRP, writes] of features
+        "    let content = linear(features, 2)
+    let conv = MagnnConv(half: 1, heads: 3, attention: 3, dropout: 0.2, rotate: false, transform: false)
+        over [PAP, PRP, writes] of content
     output y: Paper = linear(conv.Paper, 3)",
     ),
     of(

@@ -637,14 +637,8 @@ const WRITES: Metapath = Metapath { name: "writes", types: &["Author", "Paper"],
 /// of the vertices' values, or `o_i = h_i + o_{i-1} ⊙ r_i` of complex numbers with `o_n / (n + 1)`), intra-metapath
 /// attention (eq. 3 to 5), inter-metapath attention (eq. 6 and 7). Rotations are given by the tangent of half their angle;
 /// against a relation, its rotation is turned back.
-fn magnn(p: &Plain<'_>, of: &str, end: &'static str, metapaths: &[Metapath], x: &Typed, rotate: bool) -> Rows {
+fn magnn(p: &Plain<'_>, of: &str, end: &'static str, metapaths: &[Metapath], h: &Typed, rotate: bool) -> Rows {
     let heads = p.param(&format!("{of}.a_dst.{}", metapaths[0].name)).dims[1];
-    let project = |vertex: &str, x: &Vec<f64>| {
-        add(&p.param(&format!("{of}.w.{vertex}")).apply(x), p.vector(&format!("{of}.b.{vertex}")))
-    };
-    let types: Vec<&str> = metapaths.iter().flat_map(|m| m.types.iter().copied()).collect();
-    let used = x.iter().filter(|(vertex, _)| types.contains(vertex));
-    let h: Typed = used.map(|(v, rows)| (*v, rows.iter().map(|x| project(v, x)).collect())).collect();
     let encode = |metapath: &Metapath, path: &Vec<usize>| -> Vec<f64> {
         let at = |i: usize| &h[metapath.types[i]][path[i]];
         let mut o = at(0).clone();
@@ -703,15 +697,22 @@ fn magnn(p: &Plain<'_>, of: &str, end: &'static str, metapaths: &[Metapath], x: 
 #[test]
 fn magnn_is_the_paper() {
     agrees("magnn", |p| {
-        let conv = magnn(p, "conv", "Paper", &[PAP, PVP, CITES], &features(p), true);
+        let project = |vertex: &str, x: &Vec<f64>| {
+            add(&p.param(&format!("conv.w.{vertex}")).apply(x), p.vector(&format!("conv.b.{vertex}")))
+        };
+        let used = features(p).into_iter().filter(|(vertex, _)| ["Paper", "Author", "Venue"].contains(vertex));
+        let h = used.map(|(v, rows)| (v, rows.iter().map(|x| project(v, x)).collect())).collect();
+        let conv = magnn(p, "conv", "Paper", &[PAP, PVP, CITES], &h, true);
         p.linear("y", "", &conv)
     });
 }
 
 #[test]
-fn magnn_with_the_mean_encoder_is_the_paper() {
+fn magnn_with_the_mean_encoder_and_content_from_outside_is_the_paper() {
     agrees("magnn_mean", |p| {
-        let conv = magnn(p, "conv", "Paper", &[PAP, PRP, WRITES], &features(p), false);
+        let content = |(v, x): (&'static str, Rows)| (v, p.linear("content", &format!(".{v}"), &x));
+        let h = features(p).into_iter().map(content).collect();
+        let conv = magnn(p, "conv", "Paper", &[PAP, PRP, WRITES], &h, false);
         p.linear("y", "", &conv)
     });
 }
