@@ -77,7 +77,7 @@ pub fn text(model: &Analyzed) -> String {
             line(format!("  values of the hottest {} % of the vertices serve {batches} batches", 100.0 * share));
         }
         let rows = precomputed(model, &Disabled::default());
-        if let Some(Precomputed { program, rest }) = &rows {
+        if let Some(Precomputed { program, rest, .. }) = &rows {
             for (input, vertex, width) in precomputed_inputs(rest) {
                 let of = sources(program, &rest.inputs[input.index()].name);
                 let vertex = &rest.vertex_types[vertex.index()].name;

@@ -407,7 +407,12 @@ fn seeds_summary(report: &Report) -> String {
 
 fn unfinished(args: &TrainArgs, report: &Report, how: &str) -> String {
     let saved = match &args.checkpoint {
-        Some(folder) => format!("; continue with --checkpoint {} --resume", folder.display()),
+        Some(folder) => {
+            // A folder of results is written once.
+            let another =
+                if args.out.as_ref().is_some_and(|out| out.is_dir()) { " and another folder for `-o`" } else { "" };
+            format!("; continue with --checkpoint {} --resume{another}", folder.display())
+        }
         None => String::new(),
     };
     format!("{how} after epoch {}{saved}", report.epochs)

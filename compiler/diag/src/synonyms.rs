@@ -419,10 +419,15 @@ const METRICS: &[Row] = &[
     (&["meanabsoluteerror", "l1"], Names(&["mae"])),
     (&["mse", "meansquarederror", "rootmeansquarederror", "r2", "r2score"], Names(&["rmse"])),
     (&["meanreciprocalrank", "rr"], Names(&["mrr"])),
-    (&["hits", "hit", "hitsatk", "hitrate", "recallatk"], Names(&["hits_1", "hits_3", "hits_10"])),
+    (&["hits", "hit", "hitsatk", "hitrate"], Names(&["hits_1", "hits_3", "hits_10"])),
+    (&["recallatk", "recallat20"], Names(&["recall_20"])),
+    (&["ndcg", "dcg", "ndcgscore", "ndcgatk", "ndcgat20"], Names(&["ndcg_20"])),
     (
         &["precision", "recall", "confusionmatrix", "precisionscore", "recallscore"],
-        Advice("precision and recall are not measured by themselves: `micro_f1` and `macro_f1` are made of them"),
+        Advice(
+            "precision and recall are not measured by themselves: `micro_f1` and `macro_f1` are made of them; of links there is \
+             `recall_20`",
+        ),
     ),
     (&["valloss", "crossentropy", "nll"], Names(&["loss"])),
 ];

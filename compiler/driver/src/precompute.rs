@@ -34,7 +34,7 @@ fn without_links(flow: &Dataflow, links: &LinkTarget) -> BTreeSet<Graph> {
 /// a model that has left them.
 pub fn leave_precomputed(model: &mut Analyzed, disabled: &Disabled) {
     if model.precomputed.is_none()
-        && let Some(Precomputed { program, rest }) = precomputed(model, disabled)
+        && let Some(Precomputed { program, rest, .. }) = precomputed(model, disabled)
     {
         (model.flow, model.precomputed) = (rest, Some(program));
     }

@@ -259,7 +259,7 @@ impl<'a> Checker<'a> {
         let mut fields: HashMap<&str, Span> = HashMap::new();
         let mut scope = self.layer_scope(def, cx, place, Some(&block.variable));
         let mut fine = true;
-        for stmt in &block.body {
+        for (at, stmt) in block.body.iter().enumerate() {
             if self.gives_up() {
                 return None;
             }
@@ -274,7 +274,7 @@ impl<'a> Checker<'a> {
                     fine &= self.shares_nothing(sharing, place);
                     scope.statement.clone_from(&name.name);
                     let term = if of_step(value, &scope) {
-                        Term::OfStep(Box::new(value.clone()))
+                        self.let_of_step(value, &block.body[at..], &scope)
                     } else {
                         self.eval(value, &scope)
                     };

@@ -420,7 +420,7 @@ impl Checker<'_> {
             self.not_of_pairs(graph, "data of edges", field.span)?;
         }
         let decl = &self.model.tables.graphs[graph.index()];
-        let (name, steps) = (&decl.name, &decl.steps);
+        let (name, steps) = (&self.schema.written(decl), &decl.steps);
         if layer.of_paths {
             let message = format!("a path of `{name}` has no `{}`: its edges have", field.name);
             return Err(Box::new(

@@ -13,10 +13,10 @@ use hgnnc_hir::text::{show_space, show_widths};
 use hgnnc_hir::{ExprId, ExprKind as Kind, Fold, Form, Reduction, Row, Type, Width};
 use hgnnc_ir::dataflow::{GraphDecl, KeptInEdges};
 use hgnnc_ir::{Direction, Graph, Space};
-use hgnnc_syntax::ast::{Call, Expr, GraphExpr, Ident};
+use hgnnc_syntax::ast::{Call, Expr, ExprKind, GraphExpr, Ident, Stmt};
 
 use crate::checker::{Checker, Mistake, Place, Scope};
-use crate::parts::names_of;
+use crate::parts::{names_of, parts};
 use crate::paths::PATH;
 use crate::value::{Term, Typed};
 
@@ -42,6 +42,14 @@ struct Written<'c> {
     /// The in-edges are walked from the last one to the first.
     backwards: bool,
     span: Span,
+}
+
+/// The first part of an expression that is one of these names.
+fn mention<'e>(expr: &'e Expr, names: &HashSet<&str>) -> Option<&'e Expr> {
+    match &expr.kind {
+        ExprKind::Name(name) => names.contains(&**name).then_some(expr),
+        _ => parts(expr).into_iter().find_map(|part| mention(part, names)),
+    }
 }
 
 impl Checker<'_> {
@@ -169,6 +177,27 @@ impl Checker<'_> {
         );
         self.doubt(steps > MANY_STEPS, value.id, doubt);
         Ok(Term::Value(value))
+    }
+
+    /// A `let` that has a value for each step. It is evaluated with a step, but reads what is declared before it, as others do:
+    /// `rest` begins with its own statement.
+    pub(crate) fn let_of_step(&mut self, value: &Expr, rest: &[Stmt], scope: &Scope<'_>) -> Term {
+        let declared: HashSet<&str> = rest
+            .iter()
+            .filter_map(|stmt| match stmt {
+                Stmt::Param(decl) => Some(&*decl.name.name),
+                Stmt::Let(binding) => Some(&*binding.name.name),
+                Stmt::Assign(_) | Stmt::Output(_) | Stmt::Repeat(_) => None,
+            })
+            .filter(|name| !scope.locals.contains_key(*name))
+            .collect();
+        let Some(name) = mention(value, &declared) else { return Term::OfStep(Box::new(value.clone())) };
+        if !matches!(self.eval(name, scope), Term::Error) {
+            let message = "a value of each step reads a name that gets another meaning behind it";
+            let report = Diagnostic::at(codes::WRONG_SCOPE, name.span, message, "declared again");
+            self.report(report.help("give one of the two another name"));
+        }
+        Term::Error
     }
 
     /// The value of a step. The `let`s that it reads and that have a value for each step get one, for all of their mentions.

@@ -1,5 +1,7 @@
 //! Datasets of models: where they are, and what a schema is compared with.
 
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use hgnnc_dataset::dataset::LabelValues;
@@ -11,6 +13,7 @@ use hgnnc_machine::Machine;
 use hgnnc_synth::{Outcome, Size, SynthError, generate_size};
 use hgnnc_trace::machine_bench;
 use rayon::ThreadPool;
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Error, Observer};
 
@@ -30,6 +33,43 @@ impl From<SynthError> for Error {
 /// process is never started (`main` checks it in debug builds).
 pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Error> {
     Ok(pool.install(|| Dataset::load(folder))?)
+}
+
+/// A hash of the description of a dataset and of all files that it names.
+///
+/// # Errors
+/// A file that cannot be read, or a description that is no TOML.
+pub(crate) fn contents_hash(folder: &Path) -> Result<String, Error> {
+    let path = folder.join("dataset.toml");
+    let text = std::fs::read_to_string(&path).map_err(|error| Error::read(&path, &error))?;
+    let described: toml::Value =
+        toml::from_str(&text).map_err(|error| Error::input(format!("{}: {error}", path.display())))?;
+    let mut named = BTreeSet::new();
+    let mut pending = vec![&described];
+    while let Some(value) = pending.pop() {
+        match value {
+            toml::Value::String(name) => drop(named.insert(name)),
+            toml::Value::Array(items) => pending.extend(items),
+            toml::Value::Table(entries) => pending.extend(entries.values()),
+            _ => {}
+        }
+    }
+    let mut hash = Xxh3::new();
+    hash.update(text.as_bytes());
+    for path in named.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()) {
+        let read = |error: std::io::Error| Error::read(&path, &error);
+        let mut file = BufReader::with_capacity(1 << 20, std::fs::File::open(&path).map_err(read)?);
+        loop {
+            let part = file.fill_buf().map_err(read)?;
+            if part.is_empty() {
+                break;
+            }
+            hash.update(part);
+            let bytes = part.len();
+            file.consume(bytes);
+        }
+    }
+    Ok(format!("{:032x}", hash.digest128()))
 }
 
 /// The dataset folder of a model: the given one, or the model's own, which is generated on first use if it is

@@ -26,8 +26,8 @@ use crate::{Error, Observer};
 /// The part of the free memory, or of a budget, that precomputed rows may take.
 const SHARE: u64 = 2;
 
-/// Disables the pass where its rows would not fit into memory, and says so: batches then sample instead. Of several
-/// processes, each has all rows before they are divided, and all do the same.
+/// Disables the pass where its rows would not fit into memory, and says so: batches then sample instead, unless they need
+/// some of them. Of several processes, each has all rows before they are divided, and all do the same.
 ///
 /// # Errors
 /// A process that does not answer.
@@ -38,7 +38,7 @@ pub(crate) fn disable_what_does_not_fit(
     disabled: &mut Disabled,
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
-    let Some(found) = precomputed(model, disabled) else { return Ok(()) };
+    let Some(found) = precomputed(model, disabled).filter(|found| !found.needed) else { return Ok(()) };
     let rows = |name: &str| dataset.vertex_type(name).map_or(0, |ty| dataset.vertex_types[ty].count as u64);
     let bytes = precomputed_inputs(&found.rest)
         .map(|(_, vertex, width)| 4 * width as u64 * rows(&found.rest.vertex_types[vertex.index()].dataset_name));

@@ -4,17 +4,18 @@
 //! goes on with the point it was at. Points are compared by the selection criterion of the model, of which the validation
 //! part decides; metrics of the test part are shown of the chosen point only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hgnnc_dataset::atomic;
-use hgnnc_driver::Setting;
-use hgnnc_train::{Epoch, Outcome};
+use hgnnc_driver::{Disabled, Setting};
+use hgnnc_train::{Epoch, Outcome, TrainOptions};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::dataset::contents_hash;
 use crate::outputs::report_text;
 use crate::seeds::Select;
 use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
@@ -27,6 +28,9 @@ const REPORT: &str = "report.json";
 const RUN: &str = "run.json";
 /// The table of all points.
 const TABLE: &str = "sweep.json";
+
+/// The entry of [`RUN`] with a hash of the data.
+const CONTENTS: &str = "contents of the dataset";
 
 /// A grid and where it goes.
 #[derive(Clone, Debug)]
@@ -188,6 +192,22 @@ impl Sweep {
         own.insert("seed".into(), json!(job.options.seed));
         own.insert("epochs".into(), json!(job.options.epochs));
         own.insert("model".into(), json!(job.model.text()?));
+        let hash = match &job.data {
+            DataSource::Folder(folder) => Some(contents_hash(folder)?),
+            DataSource::Named | DataSource::Loaded(_) => None,
+        };
+        own.insert(CONTENTS.into(), json!(hash));
+        // What changes numbers, where it is not the default.
+        let (options, default) = (&job.options, TrainOptions::default());
+        if options.precision != default.precision {
+            own.insert("precision".into(), json!(format!("{:?}", options.precision)));
+        }
+        if options.features != default.features {
+            own.insert("set of kernels".into(), json!(format!("{:?}", options.features)));
+        }
+        if job.disabled != Disabled::default() {
+            own.insert("set of passes".into(), json!(format!("{:?}", job.disabled)));
+        }
         // A sweep of a model that imports from no file is the same as one of an earlier version.
         if !imported.is_empty() {
             own.insert("list of imported files".into(), json!(imported));
@@ -197,9 +217,12 @@ impl Sweep {
         match fs::read(&path) {
             Ok(before) => {
                 let before: Value = serde_json::from_slice(&before).unwrap_or_default();
-                let names = own.as_object().into_iter().flat_map(|own| own.keys());
-                let changed: Vec<&str> =
-                    names.filter(|name| before.get(name) != own.get(name)).map(String::as_str).collect();
+                let all = [&before, &own].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+                let names: BTreeSet<&String> = all.collect();
+                // An earlier version did not know the contents.
+                let is_new = |name: &str| name == CONTENTS && before.get(name).is_none();
+                let changed = names.into_iter().filter(|name| before.get(name) != own.get(name) && !is_new(name));
+                let changed: Vec<&str> = changed.map(String::as_str).collect();
                 if changed.is_empty() {
                     return Ok(());
                 }

@@ -428,6 +428,15 @@ pub enum Task {
     Link,
 }
 
+/// Ranks that metrics of links are computed from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ranking {
+    /// Of each link among the pairs with one of its ends replaced, without all other links.
+    BothEnds,
+    /// Of all links of a source among its pairs with any destination, without the links of earlier parts.
+    Destinations,
+}
+
 /// A quantity measured on one part of the split.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "the variants are standard metrics")]
@@ -453,6 +462,10 @@ pub enum Metric {
     Hits3,
     /// Share of links ranked among the first ten.
     Hits10,
+    /// Share of a source's links that are among its first 20 destinations, those of training left out; mean over sources.
+    Recall20,
+    /// Normalised discounted cumulative gain of the first 20 destinations (Järvelin and Kekäläinen, TOIS 2002).
+    Ndcg20,
 }
 
 impl Metric {
@@ -471,11 +484,13 @@ impl Metric {
             Metric::Hits1 => "hits_1",
             Metric::Hits3 => "hits_3",
             Metric::Hits10 => "hits_10",
+            Metric::Recall20 => "recall_20",
+            Metric::Ndcg20 => "ndcg_20",
         }
     }
 
     /// All metrics, in the order of the enum.
-    pub const ALL: [Metric; 12] = [
+    pub const ALL: [Metric; 14] = [
         Metric::Loss,
         Metric::Accuracy,
         Metric::MicroF1,
@@ -488,11 +503,24 @@ impl Metric {
         Metric::Hits1,
         Metric::Hits3,
         Metric::Hits10,
+        Metric::Recall20,
+        Metric::Ndcg20,
     ];
 
-    /// Is it computed from the rank of a link among all pairs?
-    pub fn is_ranking(self) -> bool {
-        matches!(self, Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10)
+    /// The ranks that it is computed from, if any: of links among all pairs, which takes more time than other metrics.
+    pub fn ranking(self) -> Option<Ranking> {
+        match self {
+            Metric::Loss
+            | Metric::Accuracy
+            | Metric::MicroF1
+            | Metric::MacroF1
+            | Metric::Mae
+            | Metric::Rmse
+            | Metric::Auc
+            | Metric::AveragePrecision => None,
+            Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => Some(Ranking::BothEnds),
+            Metric::Recall20 | Metric::Ndcg20 => Some(Ranking::Destinations),
+        }
     }
 
     /// Is the metric defined for outputs of the task?
@@ -503,9 +531,14 @@ impl Metric {
                 matches!(task, Task::Classify { .. } | Task::MultiLabel { .. })
             }
             Metric::Mae | Metric::Rmse => matches!(task, Task::Regress { .. }),
-            Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
-                task == Task::Link
-            }
+            Metric::Auc
+            | Metric::AveragePrecision
+            | Metric::Mrr
+            | Metric::Hits1
+            | Metric::Hits3
+            | Metric::Hits10
+            | Metric::Recall20
+            | Metric::Ndcg20 => task == Task::Link,
         }
     }
 

@@ -23,6 +23,9 @@
 //! loss: dense rows of vertices that hold rows of neighbours, read by a value that is not fixed. Of a concatenation
 //! these are its parts.
 //!
+//! A batch has no out-edges, so fixed sums over them are precomputed whatever they hold: `out_degree` is that of the whole
+//! graph. It counts the links of a batch as well, which that batch leaves out of its messages.
+//!
 //! Two kinds of fixed rows stay, since they belong to the edges that a batch has sampled. Degrees and sums of weights
 //! hold no rows of neighbours: with a fan-out, a sum over sampled edges is divided by their number. For the same
 //! reason, denominators stay what they are, which normalise what is reduced over the sampled edges of a graph: values
@@ -32,7 +35,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hgnnc_ir::dataflow::{Binding, InputDecl};
-use hgnnc_ir::{BinaryOp, DType, Dataflow, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType};
+use hgnnc_ir::{
+    BinaryOp, DType, Dataflow, Direction, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType,
+};
 
 use crate::rewrite::rewrite;
 
@@ -47,6 +52,8 @@ pub struct Precomputed {
     pub program: Dataflow,
     /// The forward program, with an input ([`Binding::Precomputed`]) for each result, behind all others.
     pub rest: Dataflow,
+    /// Whether a batch could not compute some of the values: sums over out-edges.
+    pub needed: bool,
 }
 
 /// The last rows on the way to the loss that depend on no parameter, as a program of their own. `None` if there are
@@ -76,7 +83,8 @@ pub fn precompute(flow: &Dataflow, changed: &BTreeSet<Graph>) -> Option<Precompu
     }
     rewrite(&mut rest, |rewriter, value, _| Some(rewriter.add(Op::Input(*inputs.get(&value)?), &[])));
     rest.remove_dead_values();
-    Some(Precomputed { program, rest })
+    let needed = program.values.iter().any(|data| matches!(data.op, Op::Segment { direction: Direction::Out, .. }));
+    Some(Precomputed { program, rest, needed })
 }
 
 /// The inputs of a program whose rows are precomputed, with the type of their vertices and the elements of a row.
@@ -100,6 +108,10 @@ struct Facts {
     of_neighbours: bool,
     /// It depends on edges.
     of_edges: bool,
+    /// It is the same for each row that there is: of no input, parameter or random number.
+    constant: bool,
+    /// It depends on a sum over out-edges.
+    of_out_edges: bool,
 }
 
 /// The values to precompute, in the order of the program.
@@ -119,7 +131,9 @@ fn frontier(flow: &Dataflow, changed: &BTreeSet<Graph>) -> BTreeSet<Value> {
             continue;
         }
         let (data, known) = (flow.value(value), &facts[value.index()]);
-        if !known.fixed {
+        if is_over_out_edges(flow, &facts, value) {
+            found.insert(value);
+        } else if !known.fixed {
             for &arg in &data.args {
                 if normalises(flow, &facts, value, arg) {
                     stay.insert(arg);
@@ -137,12 +151,21 @@ fn frontier(flow: &Dataflow, changed: &BTreeSet<Graph>) -> BTreeSet<Value> {
             } else {
                 pending.push((arg, true));
             }
-        } else if known.of_neighbours {
+        } else if known.of_neighbours || known.of_out_edges {
             pending.extend(data.args.iter().map(|&arg| (arg, true)));
         }
     }
     // Other values that are computed from the sampled edges must agree with them.
     &found - &stay
+}
+
+/// Is it a fixed sum over out-edges, or the number of them?
+fn is_over_out_edges(flow: &Dataflow, facts: &[Facts], value: Value) -> bool {
+    let data = flow.value(value);
+    let Op::Segment { graph, direction: Direction::Out, .. } = data.op else { return false };
+    let decl = &flow.graphs[graph.index()];
+    let counts = || facts[data.args[0].index()].constant && !decl.links && decl.shuffle.is_none();
+    facts[value.index()].fixed || counts()
 }
 
 /// Does an operation divide or scale what is reduced over edges by a fixed operand that is reduced over the same edges?
@@ -219,8 +242,10 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
     };
     let fixed =
         fixed && !on_other_edges && !data.op.graph().is_some_and(differs) && data.args.iter().all(|arg| of(arg).fixed);
+    let local = matches!(data.op.class(), OpClass::Elementwise | OpClass::View | OpClass::Row);
+    let constant = matches!(data.op, Op::Const(_)) || local && data.args.iter().all(|arg| of(arg).constant);
     if !fixed {
-        return Facts::default();
+        return Facts { constant, ..Facts::default() };
     }
     let rows_of_input = matches!(data.op, Op::Input(_)) && matches!(data.ty.space, Space::Vertices(_));
     // Rows as of cutoffs have those of their vertices.
@@ -234,6 +259,9 @@ fn facts_of(flow: &Dataflow, changed: &BTreeSet<Graph>, value: Value, facts: &[F
         has_rows: rows_of_input || data.args.iter().any(|arg| of(arg).has_rows),
         of_neighbours: gathered || data.args.iter().any(|arg| of(arg).of_neighbours),
         of_edges: matches!(data.ty.space, Space::Edges(_)) || data.args.iter().any(|arg| of(arg).of_edges),
+        constant,
+        of_out_edges: matches!(data.op, Op::Segment { direction: Direction::Out, .. })
+            || data.args.iter().any(|arg| of(arg).of_out_edges),
     }
 }
 

@@ -478,7 +478,7 @@ impl TrainChecker<'_, '_> {
             self.checker.report(report);
             return None;
         };
-        if metric.is_ranking() {
+        if metric.ranking().is_some() {
             let message = format!("`{}` ranks held-out links, and there are none", name.name);
             let help =
                 "use loss, auc or average_precision; measure what the vectors are for by a model that reads them";
@@ -498,7 +498,9 @@ impl TrainChecker<'_, '_> {
                     Some(Task::Classify { .. } | Task::MultiLabel { .. }) => {
                         "the output is classes: use accuracy, micro_f1 or macro_f1"
                     }
-                    Some(Task::Link) => "the output scores links: use auc, average_precision, mrr or hits_10",
+                    Some(Task::Link) => {
+                        "the output scores links: use auc, average_precision, mrr, hits_10 or recall_20"
+                    }
                 },
             ));
             return None;

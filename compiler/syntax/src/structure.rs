@@ -391,7 +391,9 @@ pub(crate) fn too_deep(tokens: &[Lexeme], groups: &Groups) -> Option<usize> {
                 | Greater
                 | GreaterEqual
         );
-        level.operators += usize::from(is_operator);
+        // A part of a part, as in `x[0][1]`.
+        let is_part = *token == LeftBracket && index > 0 && tokens[index - 1].token == RightBracket;
+        level.operators += usize::from(is_operator || is_part);
         if outside + level.operators + level.deepest > MAX_DEPTH {
             return Some(index);
         }

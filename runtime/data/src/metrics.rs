@@ -33,9 +33,14 @@ impl Predictions<'_> {
                 self.tally(tally).then(|| tally.metric(metric, self.task, self.rows.len())).flatten()
             }
             Metric::Mae | Metric::Rmse => self.add_differences(Differences::default())?.metric(metric, self.rows.len()),
-            Metric::Auc | Metric::AveragePrecision | Metric::Mrr | Metric::Hits1 | Metric::Hits3 | Metric::Hits10 => {
-                None
-            }
+            Metric::Auc
+            | Metric::AveragePrecision
+            | Metric::Mrr
+            | Metric::Hits1
+            | Metric::Hits3
+            | Metric::Hits10
+            | Metric::Recall20
+            | Metric::Ndcg20 => None,
         }
     }
 
@@ -252,7 +257,9 @@ impl Tally {
             | Metric::Mrr
             | Metric::Hits1
             | Metric::Hits3
-            | Metric::Hits10 => None,
+            | Metric::Hits10
+            | Metric::Recall20
+            | Metric::Ndcg20 => None,
         }
     }
 }

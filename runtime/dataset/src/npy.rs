@@ -129,7 +129,9 @@ pub enum NpyProblem {
     #[error("has a malformed header: {0}")]
     Header(String),
     /// The `descr` of an unsupported element type.
-    #[error("has element type {0}, which is not supported (little-endian bool, uint8, int32, uint32, int64, float32)")]
+    #[error(
+        "has element type {0}, which is not supported (little-endian bool, uint8, int32, uint32, int64, float16, float32, float64)"
+    )]
     Descr(String),
     /// The data are shorter or longer than the shape requires.
     #[error(

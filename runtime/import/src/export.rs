@@ -305,8 +305,10 @@ pub(crate) struct Number(pub f32);
 impl fmt::Display for Number {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Number(x) = *self;
-        if x.fract() == 0.0 && x.abs() < 1e7 {
-            return write!(f, "{x}");
+        // By its bits: subnormal numbers equal 0 on a thread that flushes them.
+        let whole = x as i32;
+        if whole.unsigned_abs() < 10_000_000 && (whole as f32).to_bits() == x.to_bits() {
+            return write!(f, "{whole}");
         }
         let short = format!("{x:?}");
         if short.parse::<f64>().is_ok_and(|double| double as f32 == x) {
@@ -329,5 +331,19 @@ impl fmt::Display for Joined<'_> {
             Number(value).fmt(f)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back_as_the_same() {
+        let shown = |x: f32| Number(x).to_string();
+        assert_eq!([0.0, -3.0, 9_999_999.0, 0.5, 3e38].map(shown), ["0", "-3", "9999999", "0.5", "3e38"]);
+        for x in [1e-45, -1e-45, f32::MIN_POSITIVE, 1e-7, -0.0, f32::MAX, f32::MIN, 0.1, 16_777_217.0] {
+            assert_eq!(shown(x).parse::<f64>().map(|x| (x as f32).to_bits()), Ok(x.to_bits()), "{}", shown(x));
+        }
     }
 }

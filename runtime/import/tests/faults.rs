@@ -119,7 +119,12 @@ fn faults_in_tables_are_told_with_file_line_value_and_way_out() {
         ),
         ("users.csv", "30,Rome", "thirty,Rome", &["users.csv:2: `thirty` in column `age` is not a number"]),
         ("users.csv", "30,Rome", "inf,Rome", &["users.csv:2: `inf` in column `age` is not a number"]),
-        ("users.csv", "30,Rome", "1e300,Rome", &["users.csv:2: `1e300` in column `age` is not a number"]),
+        (
+            "users.csv",
+            "30,Rome",
+            "1e300,Rome",
+            &["users.csv:2: `1e300` in column `age` is too large for a number of 32 bits, at most 3.4e38"],
+        ),
         ("users.csv", "30,Rome", ",Rome", &["users.csv:2: column `age` has no value", "missing = \"mean\""]),
         (
             "users.csv",

@@ -254,6 +254,27 @@ fn a_resumed_run_equals_the_uninterrupted_one() {
     assert!(error.contains("seed 3"), "{error}");
 }
 
+/// An epoch is told of before it is in a checkpoint, so that a log of the epochs has no gap where a run was killed.
+#[test]
+fn a_killed_run_has_told_of_all_epochs_of_its_checkpoint() {
+    let place = tempfile::tempdir().expect("a folder");
+    let options = |resume| TrainOptions {
+        checkpoint: Some(place.path().join("run")),
+        resume,
+        checkpoint_every: Duration::ZERO,
+        ..options(2)
+    };
+    let mut told = 0;
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        trainer(options(false)).run(&never(), &mut |epoch| {
+            assert!(epoch.epoch < 9, "killed");
+            told += 1;
+        })
+    }));
+    assert!(killed.is_err());
+    assert_eq!((told, trainer(options(true)).epochs_done()), (9, 9));
+}
+
 /// A temporarily full disk costs only the checkpoints of that time.
 #[test]
 fn a_checkpoint_that_cannot_be_written_is_tried_again() {
@@ -283,9 +304,9 @@ fn a_checkpoint_that_cannot_be_written_is_tried_again() {
     assert!(first.unsaved().is_none());
     assert_eq!((losses, bits(&mut first)), (expected.clone(), bits(&mut whole)));
     let epochs: Vec<u64> = warnings.iter().map(|warning| warning.0).collect();
-    assert_eq!(epochs, [0, 10], "{warnings:?}");
+    assert_eq!(epochs, [1, 10], "{warnings:?}");
     assert!(warnings[0].1.contains("no checkpoint could be written after epoch 1: cannot make"), "{warnings:?}");
-    assert!(warnings[1].1.contains("a checkpoint could be written again after epoch 11"), "{warnings:?}");
+    assert!(warnings[1].1.contains("a checkpoint could be written again after epoch 10"), "{warnings:?}");
     assert_eq!(trainer(options(true)).epochs_done(), 60);
 
     // The obstacle remains at the end: the caller gets the error, and has the parameters.

@@ -414,8 +414,20 @@ fn sweeps_that_are_wrong() {
     assert!(!place.path("s").exists());
     sweep(&place, &["--set", "rate=0.1", "--epochs", "1"]).works();
     sweep(&place, &["--set", "rate=0.1", "--epochs", "2"]).fails(1, &["holds a sweep with another epochs"]);
+    let precise = ["--set", "rate=0.1", "--epochs", "1", "--precision", "f32"];
+    sweep(&place, &precise).fails(1, &["holds a sweep with another precision"]);
+    let without = ["--set", "rate=0.1", "--epochs", "1", "--disable-pass", "cse"];
+    sweep(&place, &without).fails(1, &["holds a sweep with another set of passes"]);
     place.model(&with_constants().replace("relu", "tanh"));
     sweep(&place, &["--set", "rate=0.1", "--epochs", "1"]).fails(1, &["holds a sweep with another model"]);
+    // The same folder with other numbers.
+    place.model(&with_constants());
+    let named = std::fs::read_to_string(place.path("data/dataset.toml")).expect("a description");
+    let array = named.split('"').find(|name| name.ends_with(".npy")).expect("an array");
+    let mut bytes = place.bytes(&format!("data/{array}"));
+    *bytes.last_mut().expect("bytes") ^= 1;
+    std::fs::write(place.path(&format!("data/{array}")), bytes).expect("written");
+    sweep(&place, &["--set", "rate=0.1", "--epochs", "1"]).fails(1, &["with another contents of the dataset"]);
     let other = ["sweep", "m.hgnn", "--data", "data", "-o", "data", "--set", "rate=0.1"];
     place.run(&other).fails(1, &["holds files that are of no sweep"]);
 }

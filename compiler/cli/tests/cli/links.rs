@@ -55,9 +55,13 @@ fn random(state: &mut u64) -> u32 {
 
 /// Users like artists of their own half, or any, by `affinity` in percent: training, validation and test links.
 pub fn links(affinity: u32) -> [Pairs; 3] {
+    links_among(affinity, ARTISTS)
+}
+
+fn links_among(affinity: u32, artists: u32) -> [Pairs; 3] {
     let (mut state, mut known, mut all) = (7, HashSet::new(), vec![]);
     while all.len() < 260 {
-        let (user, artist) = (random(&mut state) % USERS, random(&mut state) % ARTISTS);
+        let (user, artist) = (random(&mut state) % USERS, random(&mut state) % artists);
         let fits = user % 2 == artist % 2 || random(&mut state) % 100 >= affinity;
         if fits && known.insert((user, artist)) {
             all.push((user, artist));
@@ -81,6 +85,10 @@ pub fn rows(folder: &Path, name: &str, links: &[(u32, u32)]) {
 
 /// Users, artists and the links between them; `again` holds those of training a second time, from artist to user.
 pub fn place(parts: &[Pairs; 3]) -> Place {
+    place_of(parts, ARTISTS)
+}
+
+fn place_of(parts: &[Pairs; 3], artists: u32) -> Place {
     let place = Place { folder: tempfile::tempdir().expect("a folder") };
     let data = place.path("data");
     std::fs::create_dir_all(&data).expect("a folder");
@@ -90,7 +98,7 @@ pub fn place(parts: &[Pairs; 3]) -> Place {
         "name = \"music\"\n\
          [[vertex_type]]\nname = \"user\"\ncount = {USERS}\n\
          [vertex_type.features]\nkind = \"dense\"\nfile = \"user.npy\"\ndim = 16\n\
-         [[vertex_type]]\nname = \"artist\"\ncount = {ARTISTS}\n\
+         [[vertex_type]]\nname = \"artist\"\ncount = {artists}\n\
          [vertex_type.features]\nkind = \"dense\"\nfile = \"artist.npy\"\ndim = 16\n\
          [[relation]]\nname = \"likes\"\nsrc = \"user\"\ndst = \"artist\"\nfile = \"likes.npy\"\n\
          [[relation]]\nname = \"knows\"\nsrc = \"user\"\ndst = \"user\"\nfile = \"knows.npy\"\n\
@@ -99,7 +107,7 @@ pub fn place(parts: &[Pairs; 3]) -> Place {
     );
     std::fs::write(data.join("dataset.toml"), toml).expect("written");
     let mut state = 3;
-    for (name, count) in [("user.npy", USERS), ("artist.npy", ARTISTS)] {
+    for (name, count) in [("user.npy", USERS), ("artist.npy", artists)] {
         let x: Vec<f32> = (0..count * 16).map(|_| random(&mut state) as f32 / (1u64 << 30) as f32 - 1.0).collect();
         npy::write(&data.join(name), &[count as usize, 16], &x).expect("written");
     }
@@ -177,6 +185,45 @@ fn learned_and_ranked_on_a_device(model: &str) {
     for ((name, expected), (_, found)) in expected.iter().zip(&found) {
         assert!((expected - found).abs() <= 1e-3 * expected.abs().max(1.0), "{name}: {found}, not {expected}");
     }
+}
+
+/// All artists are ranked for a user, but for those who were known before the part. Among 24 artists all would be recommended.
+#[test]
+fn recommendations_are_those_of_the_definition() {
+    const ARTISTS: u32 = 70;
+    let parts = links_among(90, ARTISTS);
+    let place = place_of(&parts, ARTISTS);
+    place.model(&MODEL.replace("auc, average_precision, mrr, hits_1, hits_3, hits_10", "recall_20, ndcg_20"));
+    place.with_data("train", &["--quiet", "--weights-out", "w.safetensors", "--report", "r.json"]).is_silent();
+    let report = place.json("r.json");
+    assert!(report["metrics"]["train"].get("recall_20").is_none(), "links of training are not recommended");
+    assert!(report["metrics"]["test"].get("mrr").is_none(), "nothing else is ranked");
+    let all: Pairs = (0..USERS).flat_map(|user| (0..ARTISTS).map(move |artist| (user, artist))).collect();
+    let scores = scores(&place, &all);
+    let score = |user: u32, artist: u32| scores[(user * ARTISTS + artist) as usize];
+    for (part, (links, earlier)) in [("val", (&parts[1], &parts[..1])), ("test", (&parts[2], &parts[..2]))] {
+        let known: HashSet<&(u32, u32)> = earlier.iter().flatten().collect();
+        let (mut recall, mut ndcg) = (vec![], vec![]);
+        for user in 0..USERS {
+            let mut others: Vec<u32> = (0..ARTISTS).filter(|&artist| !known.contains(&(user, artist))).collect();
+            others.sort_by(|&a, &b| score(user, b).total_cmp(&score(user, a)));
+            let gain = |place: usize| 1.0 / (place as f64 + 2.0).log2();
+            let is_link = |place: &usize| links.contains(&(user, others[*place]));
+            let all = links.iter().filter(|link| link.0 == user).count();
+            let found: Vec<usize> = (0..20).filter(is_link).collect();
+            if all > 0 {
+                recall.push(found.len() as f64 / all as f64);
+                ndcg.push(found.into_iter().map(gain).sum::<f64>() / (0..all).map(gain).sum::<f64>());
+            }
+        }
+        for (name, of_users) in [("recall_20", recall), ("ndcg_20", ndcg)] {
+            let mean = of_users.iter().sum::<f64>() / of_users.len() as f64;
+            let found = report["metrics"][part][name].as_f64().expect("a number");
+            assert!((mean - found).abs() < 1e-9 && (0.05..0.9).contains(&mean), "{part} {name}: {found}, not {mean}");
+        }
+    }
+    place.with_data("eval", &["--weights", "w.safetensors", "--threads", "1", "--report", "e.json"]).works();
+    assert_eq!(place.json("e.json")["metrics"], report["metrics"]);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn case(file: &str) {
         changed.0.then(|| format!("\n{}", print(&flow)))
     } else if name == PRECOMPUTE {
         let parts = precompute(&flow, &BTreeSet::new());
-        parts.map(|Precomputed { program, rest }| format!("\n{}\n{}", print(&program), print(&rest)))
+        parts.map(|Precomputed { program, rest, .. }| format!("\n{}\n{}", print(&program), print(&rest)))
     } else {
         let mut lists = MODEL.iter().chain(FORWARD).chain(JOINT).chain(MEMORY);
         let pass = lists.find(|pass| pass.name == name).expect("a pass of the lists");

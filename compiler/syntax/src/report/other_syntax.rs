@@ -101,7 +101,9 @@ impl Mistake<'_> {
             LeftBracket if entry == Some(&Metrics) => {
                 Some("metrics stand without brackets: `metrics accuracy, macro_f1`".to_owned())
             }
-            At if entry == Some(&Metrics) => Some("metrics of ranks are `hits_1`, `hits_3` and `hits_10`".to_owned()),
+            At if entry == Some(&Metrics) => {
+                Some("metrics of ranks are `hits_1`, `hits_3`, `hits_10`, `recall_20` and `ndcg_20`".to_owned())
+            }
             _ if entry == Some(&Stop) && !(expected.has("COMMA")) && expected.has("when") => {
                 let numbers = self.tokens[self.at..].iter().take_while(|l| !l.first || l.start == found.start);
                 let number = numbers.clone().find(|l| matches!(l.token, Number(_)));

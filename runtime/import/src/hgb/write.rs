@@ -114,8 +114,9 @@ impl Writer<'_> {
                 let weight = of.weight.as_ref().map_or(1.0, |weight| weight[edge]);
                 let (head, tail) = (self.id(of.src, s), self.id(of.dst, d));
                 // As floating-point numbers, which the benchmark's files have.
-                let point = if weight.fract() == 0.0 && weight.abs() < 1e7 { ".0" } else { "" };
-                out.line(format_args!("{head}\t{tail}\t{relation}\t{}{point}", Number(weight)))?;
+                let weight = Number(weight).to_string();
+                let point = if weight.contains(['.', 'e']) { "" } else { ".0" };
+                out.line(format_args!("{head}\t{tail}\t{relation}\t{weight}{point}"))?;
             }
         }
         Ok(out.finish()?)

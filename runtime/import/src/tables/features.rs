@@ -501,8 +501,14 @@ fn within(x: f64, ends: [Option<f64>; 2], column: &str) -> Result<f64, String> {
 
 /// A finite number, or what is wrong with it.
 pub(crate) fn number(text: &str, column: &str) -> Result<f64, String> {
-    let found = text.parse::<f64>().ok().filter(|x| x.is_finite() && (*x as f32).is_finite());
-    found.ok_or_else(|| format!("`{}` in column `{column}` is not a number", shown(text)))
+    let shown = || shown(text);
+    match text.parse::<f64>() {
+        Ok(x) if (x as f32).is_finite() => Ok(x),
+        Ok(_) if text.bytes().any(|byte| byte.is_ascii_digit()) => {
+            Err(format!("`{}` in column `{column}` is too large for a number of 32 bits, at most 3.4e38", shown()))
+        }
+        _ => Err(format!("`{}` in column `{column}` is not a number", shown())),
+    }
 }
 
 struct Moments {

@@ -7,14 +7,14 @@ mod scorer;
 use hgnnc_data::{BoundData, Candidates, Result, Topology, part_index};
 use hgnnc_executable::Executable;
 use hgnnc_ir::random::mask_key;
-use hgnnc_ir::training::{LinkLoss, Metric, Part};
+use hgnnc_ir::training::{LinkLoss, Metric, Part, Ranking};
 use hgnnc_ir::types::Graph;
 use hgnnc_loader::negatives;
 use hgnnc_session::{Backend, Session};
 use rayon::prelude::*;
 
 use curve::{Corrupted, ScoreMetrics};
-use rank::{Ranks, rank};
+use rank::{Queries, Ranks, Recommendations};
 pub(crate) use scorer::memory;
 use scorer::{Pairs, Scorer};
 
@@ -48,6 +48,7 @@ struct LinkPart {
     corrupted: Vec<Vec<u32>>,
     separation: Option<ScoreMetrics>,
     ranks: Option<Ranks>,
+    recommendations: Option<Recommendations>,
 }
 
 /// Negatives of a graph, with the position of the link of each.
@@ -129,7 +130,7 @@ impl LinkMeasures {
             };
             let (_, others) = draw(false).into_iter().unzip::<_, _, Vec<_>, _>();
             let (corrupted, replaced) = draw(true).into_iter().unzip();
-            LinkPart { others, replaced, corrupted, links, separation: None, ranks: None }
+            LinkPart { others, replaced, corrupted, links, separation: None, ranks: None, recommendations: None }
         });
         let parts: Vec<LinkPart> = parts.collect();
         let Ok(parts) = parts.try_into() else { unreachable!("there are three parts") };
@@ -140,7 +141,7 @@ impl LinkMeasures {
     /// Takes the results of the last evaluation and invalidates previous metrics.
     pub fn refresh(&mut self, session: &mut dyn Session, infer: usize) -> Result<()> {
         for part in &mut self.parts {
-            (part.separation, part.ranks) = (None, None);
+            (part.separation, part.ranks, part.recommendations) = (None, None, None);
         }
         self.scorer.refresh(session, infer)
     }
@@ -152,25 +153,10 @@ impl LinkMeasures {
         if self.parts[index].links.iter().all(Vec::is_empty) {
             return Ok(None);
         }
-        if metric.is_ranking() {
-            if self.parts[index].ranks.is_none() {
-                let ranks = rank(
-                    &mut self.scorer,
-                    whole,
-                    &self.parts[index].links,
-                    (&self.rows, &self.candidates),
-                    &self.known,
-                )?;
-                self.parts[index].ranks = Some(ranks);
-            }
-            let ranks = self.parts[index].ranks.unwrap_or_default();
-            let sum = match metric {
-                Metric::Mrr => ranks.reciprocal,
-                Metric::Hits1 => ranks.hits[0] as f64,
-                Metric::Hits3 => ranks.hits[1] as f64,
-                _ => ranks.hits[2] as f64,
-            };
-            return Ok(Some(sum / ranks.count as f64));
+        match metric.ranking() {
+            Some(Ranking::BothEnds) => return self.ranks(whole, index).map(|found| found.metric(metric)),
+            Some(Ranking::Destinations) => return self.recommendations(whole, index).map(|found| found.metric(metric)),
+            None => {}
         }
         if self.parts[index].separation.is_none() {
             self.parts[index].separation = Some(self.separation(whole, index)?);
@@ -182,6 +168,33 @@ impl LinkMeasures {
             Metric::AveragePrecision => separation.average_precision,
             _ => None,
         })
+    }
+
+    fn ranks(&mut self, whole: &mut dyn Session, part: usize) -> Result<Ranks> {
+        let Self { scorer, parts, rows, candidates, known, .. } = self;
+        let LinkPart { links, ranks, .. } = &mut parts[part];
+        let found = match *ranks {
+            Some(found) => found,
+            None => Queries { links, rows, candidates, known }.rank(scorer, whole)?,
+        };
+        *ranks = Some(found);
+        Ok(found)
+    }
+
+    fn recommendations(&mut self, whole: &mut dyn Session, part: usize) -> Result<Recommendations> {
+        let Self { scorer, parts, rows, candidates, .. } = self;
+        let (earlier, rest) = parts.split_at_mut(part);
+        let LinkPart { links, recommendations, .. } = &mut rest[0];
+        let found = match *recommendations {
+            Some(found) => found,
+            None => {
+                let before = |graph: usize| earlier.iter().flat_map(move |part| &part.links[graph]);
+                let known: Vec<KnownLinks> = (0..rows.len()).map(|graph| KnownLinks::of(before(graph))).collect();
+                Queries { links, rows, candidates, known: &known }.recommend(scorer, whole)?
+            }
+        };
+        *recommendations = Some(found);
+        Ok(found)
     }
 
     fn separation(&mut self, whole: &mut dyn Session, part: usize) -> Result<ScoreMetrics> {

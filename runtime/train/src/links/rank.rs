@@ -2,11 +2,16 @@
 //!
 //! For a link (u, v) of a relation, all vertices v' of the type of v are ranked by the score of (u, v'), and all u' by
 //! that of (u', v). Known links of any part are excluded, except the link itself (the *filtered* setting of Bordes et
-//! al., NIPS 2013). Of links as of cutoffs, these are the vertices as of the same cutoff, and the links of the same period. Equal scores share the mean of their ranks, so that a constant model ranks badly.
+//! al., NIPS 2013). Recommendations are measured by the ranks of all of a source's links of a part among all v', of which only
+//! those of earlier parts are excluded.
+//!
+//! Of links as of cutoffs, these are the vertices as of the same cutoff, and the links of the same period. Equal scores
+//! share the mean of their ranks, so that a constant model ranks badly.
 
 use std::ops::Range;
 
 use hgnnc_data::{Candidates, Result};
+use hgnnc_ir::training::Metric;
 use hgnnc_session::Session;
 use rayon::prelude::*;
 
@@ -35,6 +40,54 @@ impl Ranks {
             *hits += u64::from(rank <= most);
         }
     }
+
+    /// The mean over ranks; `None` for a metric of another kind.
+    pub fn metric(&self, metric: Metric) -> Option<f64> {
+        let sum = match metric {
+            Metric::Mrr => self.reciprocal,
+            Metric::Hits1 => self.hits[0] as f64,
+            Metric::Hits3 => self.hits[1] as f64,
+            Metric::Hits10 => self.hits[2] as f64,
+            _ => return None,
+        };
+        Some(sum / self.count as f64)
+    }
+}
+
+/// Most destinations of a source that are recommended.
+const RECOMMENDED: f64 = 20.0;
+
+/// Sums over the sources of links, from which metrics of recommendations are computed.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(super) struct Recommendations {
+    /// Number of sources.
+    pub count: u64,
+    /// Sum of the share of links that are recommended.
+    pub recall: f64,
+    /// Sum of the gain, Σ 1 / log₂(1 + rank) over the recommended links, relative to that of the best order.
+    pub gain: f64,
+}
+
+impl Recommendations {
+    /// Adds a source by the ranks of its links.
+    fn add(&mut self, ranks: &[f64]) {
+        let gain = |rank: f64| 1.0 / (1.0 + rank).log2();
+        let recommended = || ranks.iter().filter(|rank| **rank <= RECOMMENDED);
+        let best = (1..=ranks.len()).map(|rank| rank as f64).take_while(|rank| *rank <= RECOMMENDED);
+        self.count += 1;
+        self.recall += recommended().count() as f64 / ranks.len() as f64;
+        self.gain += recommended().map(|&rank| gain(rank)).sum::<f64>() / best.map(gain).sum::<f64>();
+    }
+
+    /// The mean over sources; `None` for a metric of another kind.
+    pub fn metric(&self, metric: Metric) -> Option<f64> {
+        let sum = match metric {
+            Metric::Recall20 => self.recall,
+            Metric::Ndcg20 => self.gain,
+            _ => return None,
+        };
+        Some(sum / self.count as f64)
+    }
 }
 
 /// Replaced end of a link.
@@ -45,6 +98,7 @@ enum CorruptedEnd {
 }
 
 /// A batch of ranking queries: links of one graph that share these kept ends.
+#[derive(Clone)]
 struct QueryBatch {
     graph: usize,
     replaced: CorruptedEnd,
@@ -57,52 +111,77 @@ struct QueryBatch {
     candidates: Vec<Range<u32>>,
 }
 
-/// Ranks of links, by graph, of which the rows at both ends and those that can take the place of one are given. Processes that train together
-/// share the batches of queries: `whole` is their session.
-pub(super) fn rank(
-    scorer: &mut Scorer,
-    whole: &mut dyn Session,
-    links: &[Vec<(u32, u32)>],
-    (rows, candidates): (&[(usize, usize)], &[[Candidates; 2]]),
-    known: &[KnownLinks],
-) -> Result<Ranks> {
-    let mut works = vec![];
-    for replaced in [CorruptedEnd::Destination, CorruptedEnd::Source] {
-        for (graph, links) in links.iter().enumerate() {
-            let [sources, destinations] = &candidates[graph];
+/// Links to rank, by graph: the rows at both ends, those that can take the place of one, and the links that are left out.
+pub(super) struct Queries<'a> {
+    pub links: &'a [Vec<(u32, u32)>],
+    pub rows: &'a [(usize, usize)],
+    pub candidates: &'a [[Candidates; 2]],
+    pub known: &'a [KnownLinks],
+}
+
+impl Queries<'_> {
+    /// Ranks of links with either end replaced. Processes that train together share the batches of queries: `whole` is their
+    /// session.
+    pub fn rank(&self, scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Ranks> {
+        let batches = [self.batches(CorruptedEnd::Destination), self.batches(CorruptedEnd::Source)].concat();
+        let mut all = Ranks::default();
+        self.ranks(&batches, scorer, whole)?.into_iter().for_each(|rank| all.add(rank));
+        Ok(all)
+    }
+
+    /// Recommendations for the sources of links, as [`Queries::rank`].
+    pub fn recommend(&self, scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Recommendations> {
+        let batches = self.batches(CorruptedEnd::Destination);
+        let ranks = self.ranks(&batches, scorer, whole)?;
+        let mut all = Recommendations::default();
+        let mut first = 0;
+        for batch in &batches {
+            let own = &ranks[first..first + batch.links.len()];
+            batch.of_end.iter().for_each(|links| all.add(&own[links.clone()]));
+            first += batch.links.len();
+        }
+        Ok(all)
+    }
+
+    fn batches(&self, replaced: CorruptedEnd) -> Vec<QueryBatch> {
+        let of_graph = |(graph, links): (usize, &Vec<(u32, u32)>)| {
+            let [sources, destinations] = &self.candidates[graph];
             let candidates = if replaced == CorruptedEnd::Destination { destinations } else { sources };
-            works.extend(query_batches(graph, replaced, links, candidates));
-        }
+            query_batches(graph, replaced, links, candidates)
+        };
+        self.links.iter().enumerate().flat_map(of_graph).collect()
     }
-    let mut own = vec![];
-    let mut rest = &works[whole.own_part(works.len())];
-    while let Some(first) = rest.first() {
-        // Adds batches of other graphs while there is room.
-        let mut num = 0;
-        let mut pairs = 0;
-        for work in rest {
-            let own = work.candidates.iter().map(ExactSizeIterator::len).sum::<usize>();
-            let another = num == 0 || work.graph != rest[num - 1].graph && work.replaced == first.replaced;
-            if num > 0 && (!another || pairs + own > PAIRS) {
-                break;
+
+    /// The rank of each link, by batch.
+    fn ranks(&self, batches: &[QueryBatch], scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Vec<f64>> {
+        let mut own = vec![];
+        let mut rest = &batches[whole.own_part(batches.len())];
+        while let Some(first) = rest.first() {
+            // Adds batches of other graphs while there is room.
+            let mut num = 0;
+            let mut pairs = 0;
+            for batch in rest {
+                let own = batch.candidates.iter().map(ExactSizeIterator::len).sum::<usize>();
+                let another = num == 0 || batch.graph != rest[num - 1].graph && batch.replaced == first.replaced;
+                if num > 0 && (!another || pairs + own > PAIRS) {
+                    break;
+                }
+                (num, pairs) = (num + 1, pairs + own);
             }
-            (num, pairs) = (num + 1, pairs + own);
+            let (now, later) = rest.split_at(num);
+            rest = later;
+            let sets: Vec<Pairs> = now.iter().map(|batch| batch.pairs(self.rows[batch.graph].1)).collect();
+            let named: Vec<(usize, &Pairs)> = now.iter().map(|batch| batch.graph).zip(&sets).collect();
+            scorer.score(&named)?;
+            for batch in now {
+                let pool = scorer.pool();
+                let scores = scorer.scores(batch.graph)?;
+                let ranks = pool.install(|| batch.ranks(scores, &self.known[batch.graph]));
+                own.extend(ranks.into_iter().map(f64::to_bits));
+            }
         }
-        let (now, later) = rest.split_at(num);
-        rest = later;
-        let sets: Vec<Pairs> = now.iter().map(|work| work.pairs(rows[work.graph].1)).collect();
-        let named: Vec<(usize, &Pairs)> = now.iter().map(|work| work.graph).zip(&sets).collect();
-        scorer.score(&named)?;
-        for work in now {
-            let pool = scorer.pool();
-            let scores = scorer.scores(work.graph)?;
-            let ranks = pool.install(|| work.ranks(scores, &known[work.graph]));
-            own.extend(ranks.into_iter().map(f64::to_bits));
-        }
+        Ok(whole.of_all(&own)?.concat().into_iter().map(f64::from_bits).collect())
     }
-    let mut all = Ranks::default();
-    whole.of_all(&own)?.concat().into_iter().for_each(|rank| all.add(f64::from_bits(rank)));
-    Ok(all)
 }
 
 /// Splits the queries of a graph's links into batches.
@@ -211,5 +290,31 @@ impl QueryBatch {
             self.links[self.of_end[position].clone()].iter().map(rank).collect()
         };
         (0..self.ends.len()).into_par_iter().map(of_end).collect::<Vec<_>>().concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gain_is_relative_to_the_best_order() {
+        let of = |ranks: &[f64]| {
+            let mut all = Recommendations::default();
+            all.add(ranks);
+            [Metric::Recall20, Metric::Ndcg20].map(|metric| all.metric(metric).expect("it is measured"))
+        };
+        assert_eq!(of(&[1.0, 2.0, 3.0]), [1.0, 1.0]);
+        assert_eq!(of(&[20.0, 21.0]), [0.5, (1.0 / 21f64.log2()) / (1.0 + 1.0 / 3f64.log2())]);
+        // More links than are recommended.
+        let ranks: Vec<f64> = (1..=40).map(f64::from).collect();
+        assert_eq!(of(&ranks), [0.5, 1.0]);
+        // Two of the same score share the mean of their ranks, and gain less than in any order.
+        assert!(of(&[1.5, 1.5])[1] < 1.0);
+        let mut all = Recommendations::default();
+        all.add(&[1.0]);
+        all.add(&[30.0]);
+        assert_eq!(all.metric(Metric::Recall20), Some(0.5));
+        assert_eq!(all.metric(Metric::Mrr), None);
     }
 }

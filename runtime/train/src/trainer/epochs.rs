@@ -99,11 +99,12 @@ impl Trainer {
                     outcome = Outcome::StoppedEarly;
                 }
             }
-            self.save_now_and_then()?;
+            // Before its checkpoint: a run that is killed between the two goes on before this epoch, and tells of it again.
             let warning = self.pending_warning.take();
             let (epochs, warning, metrics) = (self.epochs, warning.as_deref(), &self.measured[..]);
             let criterion = selected.map(|value| (&self.criterion[..], value));
             on_epoch(&Epoch { epoch, epochs, loss, criterion, metrics, best, ms, within: None, warning });
+            self.save_now_and_then()?;
             let remain = self.progress.epochs_done < self.epochs && !self.progress.stopped;
             let limit = self.options.max_time.filter(|_| remain);
             if limit.map_or(Ok(false), |limit| self.session.agree(started.elapsed() >= limit))? {

@@ -10,7 +10,7 @@ use hgnnc_data::{BoundData, Candidates, ExecError, Result, copy_rows, part_index
 use hgnnc_graph::order::Order;
 use hgnnc_ir::dataflow::Binding;
 use hgnnc_ir::outputs::{FamilyOutput, FamilyRows};
-use hgnnc_ir::training::{Criterion, LOSS_NUMBER, Measure, Metric, Part, Task, Training, is_of_loss};
+use hgnnc_ir::training::{Criterion, LOSS_NUMBER, Measure, Metric, Part, Ranking, Task, Training, is_of_loss};
 use hgnnc_ir::types::{Graph, Stage, VertexType};
 use hgnnc_session::{Clock, Exchanged, Rows, Session, StepKey};
 use hgnnc_trace::{Times, os};
@@ -179,9 +179,10 @@ impl Trainer {
         self.infer_all()?;
         // Ranking scores all pairs of vertices: it runs only on request, and not for training links.
         let training = self.executable.training.as_ref();
-        let ranked = training.is_some_and(|training| {
+        let asked: Vec<Ranking> = training.map_or_else(Vec::new, |training| {
             let criteria = training.stop.map(|stop| stop.criterion).into_iter().chain([training.select]);
-            criteria.map(|of| of.measure.metric).chain(training.metrics.iter().copied()).any(Metric::is_ranking)
+            let metrics = criteria.map(|of| of.measure.metric).chain(training.metrics.iter().copied());
+            metrics.filter_map(Metric::ranking).collect()
         });
         let named = |training: &Training| -> Vec<(Measure, String)> {
             let measures = training.measures(&Metric::ALL).into_iter();
@@ -192,7 +193,7 @@ impl Trainer {
         for part in [Part::Train, Part::Val, Part::Test] {
             let mut values = BTreeMap::new();
             for (measure, name) in &measures {
-                if measure.metric.is_ranking() && !(ranked && part != Part::Train) {
+                if measure.metric.ranking().is_some_and(|ranking| part == Part::Train || !asked.contains(&ranking)) {
                     continue;
                 }
                 if let Some(value) = self.metric(part, *measure)? {

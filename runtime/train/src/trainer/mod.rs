@@ -115,7 +115,7 @@ fn measures_of_epochs(training: &Training, options: &TrainOptions) -> Vec<(Measu
     if !options.measure_all {
         return vec![];
     }
-    let quick: Vec<Metric> = training.metrics.iter().copied().filter(|metric| !metric.is_ranking()).collect();
+    let quick: Vec<Metric> = training.metrics.iter().copied().filter(|metric| metric.ranking().is_none()).collect();
     let named = |measure: Measure| (measure, training.measure_name(measure).into());
     training.measures(&quick).into_iter().map(named).collect()
 }

@@ -42,7 +42,7 @@ train Recommend {
     epochs    4
     seed      5
     select    val.mrr
-    metrics   auc, average_precision, mrr, hits_10
+    metrics   auc, average_precision, mrr, hits_10, recall_20, ndcg_20
 }
 ";
 
