@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use hgnnc::{Device, Job, ModelSource, Observer, Prepared, Purpose, Ranks, prepare};
+use hgnnc::{Device, Job, ModelSource, Observer, Prepared, Purpose, Ranks, Split, prepare};
 use hgnnc_diag::{Diagnostics, SourceMap};
 use hgnnc_dist::threads;
 
@@ -34,6 +34,14 @@ const MEANS: &str = "
 layer Means() over graphs: [V -> V] of x: V[in] -> V[in] {
     aggregate e: g in graphs { z = mean(e.src.x) over in_edges }
     fuse v: V across graphs { out = sum(v.z) across graphs }
+}
+";
+
+/// Sums of messages that are divided by the number of edges on which their source sends them.
+const SPREAD: &str = "
+layer Spread() over graphs: [V -> W] of x: V[in] -> W[in] {
+    aggregate e: g in graphs { z = sum(e.src.x / e.src.out_degree) over in_edges }
+    fuse v: W across graphs { out = sum(v.z) across graphs }
 }
 ";
 
@@ -276,5 +284,47 @@ fn rows_that_do_not_fit_are_sampled() {
     assert!(notes.0.iter().any(|line| is_warning(&line)), "{:?}", notes.0);
     if let Ok(found) = found {
         assert_eq!(hops(&found), 2);
+    }
+    // Batches need some of these rows, so all of them stay.
+    let with_degrees = sign.replace("Means() over [PAP] of one", "Spread() over [PAP] of linear(one, 8)");
+    let mut small = job(&format!("{SPREAD}{with_degrees}"), &data);
+    small.options.memory_budget = Some(80_000_000);
+    let mut notes = Notes::default();
+    let found = prepare(Purpose::Train, &small, &mut notes);
+    assert!(!notes.0.iter().any(|line| is_warning(&line)), "{:?}", notes.0);
+    let reason = found.map_or_else(|error| error.to_string(), |_| String::new());
+    assert!(reason.is_empty() || reason.contains("but the budget is"), "{reason}");
+}
+
+/// A batch has no out-edges. Their number is that of the whole graph: a batch of all labelled papers learns what the whole graph
+/// learns, on several processes as well.
+#[test]
+fn out_degrees_are_those_of_the_whole_graph() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = acm(folder.path());
+    let body = "    let authors = Spread() over written_by of linear(x, 8)
+    output y: Paper = linear(relu(Spread() over reverse(written_by) of authors), 3)
+";
+    let (mut whole, _) = prepared(&job(&text(SPREAD, body, ""), &data));
+    let expected = trained(&mut whole);
+    let batches = text(SPREAD, body, "batch 10000");
+    let (mut found, notes) = prepared(&job(&batches, &data));
+    assert_eq!((hops(&found), notes.line().starts_with("2 matrices, ")), (2, true), "{:?}", notes.0);
+    nearly("batches", trained(&mut found), expected.clone());
+    let on_ranks = |split: Split| {
+        threads::run(2, |comm| {
+            let mut job = job(&batches, &data);
+            job.options.threads = 1;
+            job.ranks = Some(Ranks { split, ..Ranks::new(Arc::clone(comm)) });
+            prepare(Purpose::Train, &job, &mut Notes::default()).map(|mut prepared| trained(&mut prepared))
+        })
+    };
+    for found in on_ranks(Split::Seeds) {
+        nearly("two processes", found.unwrap_or_else(|error| panic!("{error}")), expected.clone());
+    }
+    // Each of these has the edges of its own relations only.
+    for found in on_ranks(Split::Relations) {
+        let message = found.expect_err("sums over out-edges").to_string();
+        assert!(message.contains("it sums over out-edges, and a batch has in-edges only"), "{message}");
     }
 }

@@ -39,6 +39,8 @@ use hgnnc_ir::{
     BinaryOp, DType, Dataflow, Direction, Graph, Input, Op, OpClass, Output, OutputKind, Space, Value, VertexType,
 };
 
+use crate::cse::cse;
+use crate::pass::PassCx;
 use crate::rewrite::rewrite;
 
 /// The name of the pass, for `--disable-pass` and in explanations.
@@ -59,10 +61,14 @@ pub struct Precomputed {
 /// The last rows on the way to the loss that depend on no parameter, as a program of their own. `None` if there are
 /// none. `changed` are the graphs of which a batch leaves edges out.
 pub fn precompute(flow: &Dataflow, changed: &BTreeSet<Graph>) -> Option<Precomputed> {
-    let values = frontier(flow, changed);
-    if values.is_empty() {
+    if frontier(flow, changed).is_empty() {
         return None;
     }
+    // Layers that compute the same rows share them.
+    let mut flow = flow.clone();
+    cse(&mut flow, &mut PassCx::default());
+    let flow = &flow;
+    let values = frontier(flow, changed);
     let name = |number: usize| format!("precomputed.{number}");
     let mut program = flow.clone();
     program.name = format!("{}.precompute", flow.name);

@@ -80,7 +80,7 @@ fn out_degrees_count_the_links_of_a_batch() {
     let program = |addend: &str| {
         let text = format!(
             "dataflow d {{ vertex A from \"a\" relation r: A -> A from \"r\" graph g: A -> A = >r input x : f32[A] = features(A) \
-             param w : f32[] = ones %0 = input x : f32[A] @FP %1 = gather.dst g, %0 : f32[edges(g)] @NA %2 = const 1.0 : f32[] @NA \
+             param w : f32[] = uniform(1.0) %0 = input x : f32[A] @FP %1 = gather.dst g, %0 : f32[edges(g)] @NA %2 = const 1.0 : f32[] @NA \
              %3 = broadcast %2 : f32[edges(g)] @NA %4 = segment.sum.out g, {addend} : f32[A] @NA %5 = param w : f32[] @FP \
              %6 = mul %4, %5 : f32[A] @FP %7 = reduce_space.sum %6 : f32[] @LC result loss = %7 }}"
         );
