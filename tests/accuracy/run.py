@@ -36,6 +36,8 @@ LINES = [
     ("sage/cora", "accuracy", 10, 80.8, "81.4"),
     ("sage/cora_max", "accuracy", 10, None, ""),
     ("gin/cora", "accuracy", 10, 76.3, "77.3"),
+    ("appnp/cora", "accuracy", 10, None, ""),
+    ("gatv2/cora", "accuracy", 10, None, ""),
     ("mlp/cora", "accuracy", 10, None, "59.2"),
     ("rgcn/aifb", "accuracy", 10, 95.5, "96.4"),
     ("rgat/aifb", "accuracy", 10, 95.5, "96.3"),
@@ -47,6 +49,7 @@ LINES = [
     ("gtn/acm", "macro_f1", 5, None, ""),
     ("r_hgnn/acm", "macro_f1", 5, None, ""),
     ("hpn/acm", "macro_f1", 5, None, ""),
+    ("het_gnn/acm", "macro_f1", 5, None, ""),
 ]
 DATASETS = {"cora_max": "cora"}
 

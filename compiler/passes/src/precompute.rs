@@ -186,15 +186,15 @@ fn normalises(flow: &Dataflow, facts: &[Facts], value: Value, operand: Value) ->
     data.args.iter().any(over_same_edges)
 }
 
-/// The graphs over whose edges the rows of a value were reduced last. Of a value that is not fixed, only operands that
+/// The graphs over whose in-edges the rows of a value were reduced last. Of a value that is not fixed, only operands that
 /// are not fixed count.
 fn reduced_over(flow: &Dataflow, facts: &[Facts], value: Value) -> BTreeSet<Graph> {
     let (fixed, space) = (facts[value.index()].fixed, flow.ty(value).space);
     let (mut found, mut seen, mut pending) = (BTreeSet::new(), BTreeSet::from([value]), vec![value]);
     while let Some(value) = pending.pop() {
         let data = flow.value(value);
-        if let Op::Segment { graph, .. } = data.op {
-            found.insert(graph);
+        if let Op::Segment { graph, direction, .. } = data.op {
+            found.extend((direction == Direction::In).then_some(graph));
             continue;
         }
         let same_rows = |arg: &Value| flow.ty(*arg).space == space && facts[arg.index()].fixed == fixed;
