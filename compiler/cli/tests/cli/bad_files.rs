@@ -444,6 +444,10 @@ fn a_full_disk_that_is_cleared_gets_the_next_checkpoint() {
         lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(words))).expect("the words").expect("a line")
     };
     wait_for("epoch ");
+    // An epoch is told of before its checkpoint is written.
+    while !place.path("disk/c/checkpoint.safetensors").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     fill();
     wait_for("warning: no checkpoint could be written after epoch ");
     let before = checkpoint::progress_of(&place.path("disk/c")).expect("the one before").epochs_done;
