@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use hgnnc_driver::{LowerOptions, analyze, lower, ptx};
+use hgnnc_driver::{Disabled, LowerOptions, analyze, leave_precomputed, lower, ptx};
 use hgnnc_kernel_ir::kernel::{Body, Rows};
 use hgnnc_machine::Machine;
 use hgnnc_model_tests::assembler;
@@ -38,6 +38,7 @@ fn texts() -> Vec<Text> {
         for sized in ["no sizes", "sizes"] {
             let analysis = analyze(&example, &source);
             let mut model = analysis.model.unwrap_or_else(|| panic!("{example} has errors"));
+            leave_precomputed(&mut model, &Disabled::default());
             let sizes = match sized {
                 "sizes" => {
                     let dataset = examples::own_dataset(&model, folder);
