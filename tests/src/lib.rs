@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use hgnnc_driver::{
     Analysis, DatasetSummary, Diagnostics, Disabled, FieldSummary, LabelSummary, LabelSummaryKind, LowerError,
     LowerOptions, ModuleFile, ModuleFiles, ModulePath, NotFound, RelationSummary, RowsOf, VertexSummary, analyze_with,
-    check_dataset, check_unseen, codes, diag, lower, silence, unknown_name,
+    check_dataset, check_unseen, codes, diag, leave_precomputed, lower, silence, unknown_name,
 };
 use hgnnc_ir::VertexType;
 
@@ -240,7 +240,9 @@ pub fn check(name: &str, text: &str) -> Outcome {
         };
         check_unseen(model, added, &mut diagnostics);
         let options = LowerOptions { disabled: setting.disabled.clone(), ..LowerOptions::default() };
-        match lower(model, &options) {
+        let mut model = model.clone();
+        leave_precomputed(&mut model, &setting.disabled);
+        match lower(&model, &options) {
             Ok(_) => {}
             Err(LowerError::Name(error)) => diagnostics.push(unknown_name(&error)),
             Err(

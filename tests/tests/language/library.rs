@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use hgnnc_driver::diag::Severity;
-use hgnnc_driver::{Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, lower};
+use hgnnc_driver::{
+    Disabled, Endpoints, LowerOptions, STDLIB, SizeInfo, analyze, codes, format, leave_precomputed, lower,
+};
 use hgnnc_machine::Machine;
 use hgnnc_syntax::ast::{Item, Layer, LayerGraphs, ParamKind, RowsOf, ValueRows};
 use hgnnc_tests::{check, sources};
@@ -202,7 +204,8 @@ fn files_are_formatted() {
 fn examples_are_lowered_for_sizes_beyond_all_memory() {
     for (name, text) in sources(&["examples"]) {
         let analysis = analyze(&name, &text);
-        let model = analysis.model.unwrap_or_else(|| panic!("{name} has a model"));
+        let mut model = analysis.model.unwrap_or_else(|| panic!("{name} has a model"));
+        leave_precomputed(&mut model, &Disabled::default());
         let flow = &model.flow;
         for (size, with_ends) in [(1 << 40, false), (u64::MAX, true)] {
             let of = |count: usize| vec![size; count];
