@@ -225,9 +225,9 @@ impl Outcome {
 pub fn check(name: &str, text: &str) -> Outcome {
     let setting = Setting::of(text);
     let (text, mut files) = Files::of(name, text);
-    let analysis = analyze_with(name, text, &[], &mut files);
+    let mut analysis = analyze_with(name, text, &[], &mut files);
     let mut diagnostics = analysis.diagnostics.clone();
-    if let Some(model) = &analysis.model {
+    if let Some(model) = &mut analysis.model {
         if let Some(dataset) = &setting.dataset {
             let split = setting.split.as_deref();
             check_dataset(&model.schema, model.train.as_ref(), dataset, (split, false), &mut diagnostics);
@@ -240,9 +240,11 @@ pub fn check(name: &str, text: &str) -> Outcome {
         };
         check_unseen(model, added, &mut diagnostics);
         let options = LowerOptions { disabled: setting.disabled.clone(), ..LowerOptions::default() };
-        let mut model = model.clone();
-        leave_precomputed(&mut model, &setting.disabled);
-        match lower(&model, &options) {
+        let whole = model.flow.clone();
+        leave_precomputed(model, &setting.disabled);
+        let lowered = lower(model, &options);
+        (model.flow, model.precomputed) = (whole, None);
+        match lowered {
             Ok(_) => {}
             Err(LowerError::Name(error)) => diagnostics.push(unknown_name(&error)),
             Err(

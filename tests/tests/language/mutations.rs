@@ -55,9 +55,9 @@ fn mutated_files_never_panic() {
 
 /// True if the file holds a model.
 fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
-    let analysis = analyze("mutated.hgnn", text);
+    let mut analysis = analyze("mutated.hgnn", text);
     let reports = diag::render::plain(&analysis.sources, analysis.diagnostics.iter());
-    let Some(model) = &analysis.model else {
+    let Some(model) = &mut analysis.model else {
         return if analysis.diagnostics.has_errors() {
             Ok(false)
         } else {
@@ -71,8 +71,7 @@ fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
         })
     };
     verified("forward", &model.flow)?;
-    let mut model = model.clone();
-    leave_precomputed(&mut model, &Disabled::default());
+    leave_precomputed(model, &Disabled::default());
     // With sizes, the order of linear operations changes; without, it stays.
     let mut counts = |len: usize| -> Vec<u64> { (0..len).map(|_| rng.random_range(0..1000)).collect() };
     let (vertices, edges) = (counts(model.flow.vertex_types.len()), counts(model.flow.graphs.len()));
@@ -84,7 +83,7 @@ fn attempt(text: &str, rng: &mut ChaCha8Rng) -> Result<bool, String> {
     let sizes = SizeInfo { vertices, edges, ends: ends.collect(), ..SizeInfo::default() };
     let sizes = rng.random::<bool>().then_some(sizes);
     let options = LowerOptions { sizes, ..LowerOptions::default() };
-    let lowered = lower(&model, &options).expect("no pass is switched off");
+    let lowered = lower(model, &options).expect("no pass is switched off");
     verified("evaluation", &lowered.executable.infer)?;
     for flow in lowered.joint.iter().chain(&lowered.executable.train) {
         verified("training", flow)?;
