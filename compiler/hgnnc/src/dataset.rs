@@ -17,6 +17,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::{Error, Observer};
 
+/// The prefix of synthetic datasets that models name.
+pub(crate) const SYNTHETIC: &str = "synth ";
+
 /// Seed of synthetic datasets named by models.
 const SYNTH_SEED: u64 = 0;
 
@@ -35,10 +38,7 @@ pub fn load(folder: &Path, pool: &ThreadPool) -> Result<Dataset, Error> {
     Ok(pool.install(|| Dataset::load(folder))?)
 }
 
-/// A hash of the description of a dataset and of all files that it names.
-///
-/// # Errors
-/// A file that cannot be read, or a description that is no TOML.
+/// A hash of the description of a dataset and of all files that it names. These must be readable, and the description TOML.
 pub(crate) fn contents_hash(folder: &Path) -> Result<String, Error> {
     let path = folder.join("dataset.toml");
     let text = std::fs::read_to_string(&path).map_err(|error| Error::read(&path, &error))?;
@@ -89,7 +89,7 @@ pub fn folder(
             "the model names no dataset: give one with `--data DIR`, or write `dataset \"synth acm\"` into its train block",
         ));
     };
-    let Some(shape) = own.strip_prefix("synth ") else {
+    let Some(shape) = own.strip_prefix(SYNTHETIC) else {
         return Ok(beside.join(own));
     };
     let size: Size = shape.parse()?;

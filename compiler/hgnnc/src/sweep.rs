@@ -15,7 +15,7 @@ use hgnnc_train::{Epoch, Outcome, TrainOptions};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::dataset::contents_hash;
+use crate::dataset::{SYNTHETIC, contents_hash};
 use crate::outputs::report_text;
 use crate::seeds::Select;
 use crate::{DataSource, Error, Job, Observer, Purpose, prepare, source};
@@ -95,8 +95,8 @@ impl Sweep {
     /// A model or values that are wrong (before anything runs), a folder of another sweep, or a machine that fails.
     pub fn run(&self, stop: &AtomicBool, observer: &mut dyn SweepObserver) -> Result<SweepReport, Error> {
         let points = self.points()?;
-        let Checked { select, imported } = self.check(&points)?;
-        self.begin(&imported)?;
+        let Checked { select, imported, dataset } = self.check(&points)?;
+        self.begin(&imported, dataset.as_deref())?;
         let mut found = vec![];
         for (number, (settings, folder)) in points.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
@@ -169,6 +169,7 @@ impl Sweep {
             checked.get_or_insert_with(|| Checked {
                 select: Select::of(&spec.training),
                 imported: analysis.imported_texts().map(str::to_owned).collect(),
+                dataset: spec.training.dataset.clone(),
             });
         }
         checked.ok_or_else(|| Error::input("the sweep has no points: give values with `--set NAME=VALUE,VALUE`"))
@@ -176,7 +177,7 @@ impl Sweep {
 
     /// Creates the folder, or makes sure that it is of this sweep: points of another model or with other options are not
     /// comparable. The grid may have grown.
-    fn begin(&self, imported: &[String]) -> Result<(), Error> {
+    fn begin(&self, imported: &[String], dataset: Option<&str>) -> Result<(), Error> {
         let job = &self.job;
         let mut own = Map::new();
         let data = match &job.data {
@@ -192,12 +193,15 @@ impl Sweep {
         own.insert("seed".into(), json!(job.options.seed));
         own.insert("epochs".into(), json!(job.options.epochs));
         own.insert("model".into(), json!(job.model.text()?));
-        let hash = match &job.data {
-            DataSource::Folder(folder) => Some(contents_hash(folder)?),
-            DataSource::Named | DataSource::Loaded(_) => None,
+        // Synthetic datasets are always the same.
+        let named = dataset.filter(|name| !name.starts_with(SYNTHETIC));
+        let folder = match &job.data {
+            DataSource::Folder(folder) => Some(folder.clone()),
+            DataSource::Named => named.map(|name| job.model.folder().join(name)),
+            DataSource::Loaded(_) => None,
         };
-        own.insert(CONTENTS.into(), json!(hash));
-        // What changes numbers, where it is not the default.
+        own.insert(CONTENTS.into(), json!(folder.map(|folder| contents_hash(&folder)).transpose()?));
+        // Options by which the numbers of a run differ are kept where they are not the default.
         let (options, default) = (&job.options, TrainOptions::default());
         if options.precision != default.precision {
             own.insert("precision".into(), json!(format!("{:?}", options.precision)));
@@ -330,6 +334,8 @@ struct Checked {
     select: Select,
     /// The texts of the files that it imports from.
     imported: Vec<String>,
+    /// The dataset that it names.
+    dataset: Option<String>,
 }
 
 /// Why a point has no results.

@@ -424,10 +424,22 @@ fn sweeps_that_are_wrong() {
     place.model(&with_constants());
     let named = std::fs::read_to_string(place.path("data/dataset.toml")).expect("a description");
     let array = named.split('"').find(|name| name.ends_with(".npy")).expect("an array");
-    let mut bytes = place.bytes(&format!("data/{array}"));
-    *bytes.last_mut().expect("bytes") ^= 1;
-    std::fs::write(place.path(&format!("data/{array}")), bytes).expect("written");
+    let change = || {
+        let path = format!("data/{array}");
+        let mut bytes = place.bytes(&path);
+        *bytes.last_mut().expect("bytes") ^= 1;
+        std::fs::write(place.path(&path), bytes).expect("written");
+    };
+    change();
     sweep(&place, &["--set", "rate=0.1", "--epochs", "1"]).fails(1, &["with another contents of the dataset"]);
+    change();
+    sweep(&place, &["--set", "rate=0.1", "--epochs", "1"]).works();
+    // Those of a dataset that the model names, likewise.
+    place.model(&with_constants().replace("    epochs ", "    dataset \"data\"\n    epochs "));
+    let named = ["sweep", "m.hgnn", "-o", "t", "--set", "rate=0.1", "--epochs", "1"];
+    place.run(&named).works();
+    change();
+    place.run(&named).fails(1, &["with another contents of the dataset"]);
     let other = ["sweep", "m.hgnn", "--data", "data", "-o", "data", "--set", "rate=0.1"];
     place.run(&other).fails(1, &["holds files that are of no sweep"]);
 }

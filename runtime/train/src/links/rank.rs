@@ -60,7 +60,7 @@ const RECOMMENDED: f64 = 20.0;
 /// Sums over the sources of links, from which metrics of recommendations are computed.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Recommendations {
-    /// Number of sources.
+    /// Sources that have links in the part.
     pub count: u64,
     /// Sum of the share of links that are recommended.
     pub recall: f64,
@@ -120,8 +120,8 @@ pub(super) struct Queries<'a> {
 }
 
 impl Queries<'_> {
-    /// Ranks of links with either end replaced. Processes that train together share the batches of queries: `whole` is their
-    /// session.
+    /// Ranks of links with either end replaced. Processes that train together share the batches of queries by `whole`,
+    /// the session of all of them.
     pub fn rank(&self, scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Ranks> {
         let batches = [self.batches(CorruptedEnd::Destination), self.batches(CorruptedEnd::Source)].concat();
         let mut all = Ranks::default();
