@@ -409,6 +409,16 @@ fn links_share_their_samples() {
     place.with_data("train", &[]).fails(1, &["`negatives shared(60000)`", "24 vertices", "compares with all of them"]);
 }
 
+#[test]
+fn without_links_there_is_nothing_to_learn() {
+    let [_, val, test] = links(90);
+    let place = place(&[vec![], val, test]);
+    place.model(MODEL);
+    let run = place.with_data("train", &["--quiet", "-o", "out"]);
+    run.fails(1, &["there are no links to train on among the edges of `likes`"]);
+    assert!(!place.path("out").exists());
+}
+
 /// In place of the destination alone, the 24 artists are all there are to compare with; there are 30 users.
 #[test]
 fn links_share_samples_of_their_destinations() {

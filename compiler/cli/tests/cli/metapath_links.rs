@@ -119,5 +119,5 @@ fn mistakes_about_links_of_metapaths_are_told() {
     let args = ["--weights", "w.safetensors", "--links", "pairs.npy", "--out", "s.npy"];
     place.with_data("infer", &args).fails(1, &["relation 0, `likes`, which the model does not score"]);
     npy::write(&place.path("data").join("likes.npy"), &[2, 0], &[0i32; 0]).expect("written");
-    place.with_data("train", &[]).fails(1, &["no links to train on: their relations or metapaths are empty"]);
+    place.with_data("train", &[]).fails(1, &["no links to train on among the edges of `likes`"]);
 }

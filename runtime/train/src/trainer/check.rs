@@ -1,5 +1,7 @@
 //! Checks that a model can be trained and measured on its data.
 
+use std::collections::BTreeSet;
+
 use hgnnc_data::Target as Labels;
 use hgnnc_data::{BoundData, ExecError, Result};
 use hgnnc_ir::training::{self, Criterion, Keep, Part, Task, Trained, Training};
@@ -78,12 +80,18 @@ impl Trainer {
         let data = self.session.data();
         for (term, trained) in training.trained.iter().enumerate() {
             if data.part_of(term, Part::Train).is_empty() {
-                return Err(ExecError::Unsupported(match trained.target {
+                return Err(ExecError::Unsupported(match &trained.target {
                     training::Target::Vertices { .. } => {
                         "the split has no vertices to train on: its `train` part is empty or missing".into()
                     }
-                    training::Target::Links(_) => {
-                        "there are no links to train on: their relations or metapaths are empty".into()
+                    training::Target::Links(links) => {
+                        let flow = &self.executable.infer;
+                        let steps = links.graphs.iter().flat_map(|graph| &flow.graphs[graph.index()].steps);
+                        let names: BTreeSet<String> = steps
+                            .map(|step| format!("`{}`", flow.relations[step.relation as usize].dataset_name))
+                            .collect();
+                        let names = Vec::from_iter(names).join(", ");
+                        format!("there are no links to train on among the edges of {names}")
                     }
                 }));
             }
