@@ -349,10 +349,11 @@ fn level_text(
             ir_text(lowered.executable.train.as_ref()?)
         }
         Level::Infer => {
-            // Link scores, and outputs beside mini-batches, are computed by a separate program for one set of pairs or
+            // Link scores, and outputs beside mini-batches, are computed by separate programs for one set of pairs or
             // vertices after another.
             let executable = &lowered.executable;
-            let programs = std::iter::once(&executable.infer).chain(&executable.score).chain(&executable.head);
+            let of_links = executable.score.iter().chain(executable.rank.iter().flatten());
+            let programs = std::iter::once(&executable.infer).chain(of_links).chain(&executable.head);
             programs.map(ir_text).collect::<Vec<_>>().join("\n")
         }
         Level::Groups => {

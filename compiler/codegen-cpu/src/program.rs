@@ -49,6 +49,7 @@ pub fn compile_executable(executable: &mut Executable, options: &Options, of_tra
         train: kernels.train.as_ref().map(|train| compile(train, of_train)),
         infer: compile(&kernels.infer, options),
         score: kernels.score.as_ref().map(|score| compile(score, &unsized_options)),
+        rank: kernels.rank.each_ref().map(|rank| rank.as_ref().map(|rank| compile(rank, &unsized_options))),
         head: kernels.head.as_ref().map(|head| compile(head, &unsized_options)),
     });
     executable.sampler = executable.batch.as_ref().and_then(|_| sampler(options.code));

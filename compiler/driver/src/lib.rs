@@ -18,6 +18,7 @@ mod model;
 mod modules;
 mod pipeline;
 mod precompute;
+mod ranking;
 mod ranks;
 mod relations;
 mod settings;

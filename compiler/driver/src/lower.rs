@@ -17,6 +17,7 @@ use hgnnc_passes::{NotBatchable, NotDifferentiable, NotPlaced, score_links, spli
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, TRAIN};
 use crate::precompute::{explain, leave_precomputed};
+use crate::ranking::rank_programs;
 
 /// The options of [`lower`].
 #[derive(Clone, Debug, Default)]
@@ -172,11 +173,16 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     // With a training program, disabled fusions of single values refer to the training program.
     infer.named = spec.is_none();
     // Links are scored by a separate program. The runtime chooses the number of pairs per run, so it has no sizes.
-    let mut score = None;
-    if let Some((first, second)) = score_links(&infer.flow) {
-        infer.flow = first;
+    let on_rows = |flow| {
         let cx = PassCx { sizes: None, ..context.clone() };
-        score = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
+        Compilation::new(flow, cx, preferred.with_hoisting(false))
+    };
+    let (mut score, mut rank) = (None, [None, None]);
+    if let Some((first, second)) = score_links(&infer.flow) {
+        let training = model.train.as_ref().map(|spec| &spec.training);
+        rank = rank_programs(training, &infer.flow, options.sizes.as_ref()).map(|flow| flow.map(&on_rows));
+        infer.flow = first;
+        score = Some(on_rows(second));
     }
     // Where memory comes first, the outputs are computed for some vertices at a time, too.
     let mut head = None;
@@ -186,10 +192,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         && let Some((first, second)) = head_of(model, &infer.flow)
     {
         infer.flow = first;
-        let cx = PassCx { sizes: None, ..context.clone() };
-        head = Some(Compilation::new(second, cx, preferred.with_hoisting(false)));
+        head = Some(on_rows(second));
     }
-    for part in [&mut score, &mut head].into_iter().flatten() {
+    for part in [&mut score, &mut head].into_iter().chain(&mut rank).flatten() {
         part.run(EVALUATE, &passes, || None)?;
     }
     let mut lowered_infer = None;
@@ -236,8 +241,9 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
         train: None,
         infer: infer.flow,
         score: None,
+        rank: [None, None],
         head: None,
-        kernels: Kernels { train: None, infer: infer.kernels, score: None, head: None },
+        kernels: Kernels { infer: infer.kernels, ..Kernels::default() },
         cpu: None,
         sampler: None,
         training: model.train.as_ref().map(|spec| spec.training.clone()),
@@ -247,6 +253,10 @@ pub fn lower(model: &Analyzed, options: &LowerOptions) -> Result<Lowered, LowerE
     };
     if let Some(score) = score {
         (executable.score, executable.kernels.score) = (Some(score.flow), Some(score.kernels));
+    }
+    for (end, rank) in rank.into_iter().enumerate() {
+        let Some(rank) = rank else { continue };
+        (executable.rank[end], executable.kernels.rank[end]) = (Some(rank.flow), Some(rank.kernels));
     }
     if let Some(head) = head {
         (executable.head, executable.kernels.head) = (Some(head.flow), Some(head.kernels));

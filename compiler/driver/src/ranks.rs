@@ -12,6 +12,7 @@ use hgnnc_passes::{
 use crate::lower::{LowerError, LowerOptions, forward_of_training, prepare, without_dropout};
 use crate::model::Analyzed;
 use crate::pipeline::{Compilation, EVALUATE, Stage, TRAIN};
+use crate::ranking::rank_programs;
 
 /// Passes whose results have rows that no rank owns.
 const NOT_ON_RANKS: [&str; 2] = ["compact_endpoints", "factor_metapaths"];
@@ -145,12 +146,16 @@ pub fn lower_for_ranks(
     let infer_cx = PassCx { lean_weight, ..context };
     let mut infer = Compilation::new(without_dropout(&model.flow), infer_cx, of_infer);
     // Every rank scores pairs of links by itself, from the outputs of all vertices.
-    let mut score = None;
+    let (mut score, mut rank) = (None, [None, None]);
     if let Some((first, second)) = score_links(&infer.flow) {
+        let training = model.train.as_ref().map(|spec| &spec.training);
+        let on_pairs = |flow| Compilation::new(flow, score_cx.clone(), preferred.with_hoisting(false));
+        rank = rank_programs(training, &infer.flow, options.sizes.as_ref()).map(|flow| flow.map(&on_pairs));
+        score = Some(on_pairs(second));
         infer.flow = first;
-        let mut second = Compilation::new(second, score_cx, preferred.with_hoisting(false));
-        second.run(EVALUATE, &passes, || None)?;
-        score = Some(second);
+    }
+    for part in score.iter_mut().chain(rank.iter_mut().flatten()) {
+        part.run(EVALUATE, &passes, || None)?;
     }
     let (of_flow, of_kernels) = halves(EVALUATE);
     infer.run(of_flow, &passes, || None)?;
@@ -211,16 +216,20 @@ pub fn lower_for_ranks(
     let train_sizes = train.as_ref().map_or_else(|| sizes.clone(), |train| train.cx.sizes.clone());
     let batch = train.as_mut().and_then(|train| train.batch.take());
     let (score, score_kernels) = score.map(|score| (score.flow, score.kernels)).unzip();
+    let [(of_destinations, destination_kernels), (of_sources, source_kernels)] =
+        rank.map(|rank| rank.map(|rank| (rank.flow, rank.kernels)).unzip());
     let executable = Executable {
         model: model.name.clone(),
         train: one_train,
         infer: one_infer,
         score,
+        rank: [of_destinations, of_sources],
         head: None,
         kernels: Kernels {
             train: train.map(|train| train.kernels),
             infer: infer.kernels,
             score: score_kernels,
+            rank: [destination_kernels, source_kernels],
             head: None,
         },
         cpu: None,

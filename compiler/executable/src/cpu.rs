@@ -45,6 +45,7 @@ pub struct CpuPrograms {
     pub train: Option<CpuProgram>,
     pub infer: CpuProgram,
     pub score: Option<CpuProgram>,
+    pub rank: [Option<CpuProgram>; 2],
     pub head: Option<CpuProgram>,
 }
 
@@ -55,6 +56,7 @@ impl CpuPrograms {
             Role::Infer => Some(&self.infer),
             Role::Train => self.train.as_ref(),
             Role::Score => self.score.as_ref(),
+            Role::Rank(end) => self.rank[end as usize].as_ref(),
             Role::Head => self.head.as_ref(),
         }
     }

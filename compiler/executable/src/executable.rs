@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hgnnc_ir::batch::BatchLayout;
 use hgnnc_ir::dataflow::Dataflow;
+use hgnnc_ir::ops::Direction;
 use hgnnc_ir::outputs::FamilyOutput;
 use hgnnc_ir::training::Training;
 use hgnnc_ir::types::Graph;
@@ -28,6 +29,11 @@ pub struct Executable {
     /// [`hgnnc_ir::dataflow::Binding::Given`], named by results of `infer`. Its graphs are the graphs of links. Parameters
     /// keep their positions; unused ones have one element.
     pub score: Option<Dataflow>,
+    /// Link prediction whose metrics rank links: the scores of links with some vertices in place of their destinations, and of their
+    /// sources, f32 `edges(GRAPH)[COUNT]`, under the names of [`Executable::score`]. Without a program or a result, the scores are not
+    /// linear in the row of this end, and pairs are scored one by one. Inputs and parameters as in [`Executable::score`]; the vertices
+    /// are those of [`hgnnc_ir::ranks::EdgeShare::Samples`].
+    pub rank: [Option<Dataflow>; 2],
     /// The prediction head, if it is a program of its own: the outputs and `row_loss` of any vertices of the trained
     /// type, which `infer` then lacks. Its inputs are their labels and rows of results of `infer`
     /// ([`hgnnc_ir::dataflow::Binding::Given`]). Parameters as in [`Executable::score`].
@@ -58,8 +64,16 @@ pub enum Role {
     Train,
     /// Scores of pairs of vertices ([`Kernels::score`]).
     Score,
+    /// Scores of links with some vertices in place of their destinations (`In`) or sources ([`Kernels::rank`]).
+    Rank(Direction),
     /// Outputs of some vertices ([`Kernels::head`]).
     Head,
+}
+
+impl Role {
+    /// All programs.
+    pub const ALL: [Role; 6] =
+        [Role::Infer, Role::Train, Role::Score, Role::Rank(Direction::In), Role::Rank(Direction::Out), Role::Head];
 }
 
 impl Executable {
@@ -69,6 +83,7 @@ impl Executable {
             Role::Infer => Some(&self.kernels.infer),
             Role::Train => self.kernels.train.as_ref(),
             Role::Score => self.kernels.score.as_ref(),
+            Role::Rank(end) => self.kernels.rank[end as usize].as_ref(),
             Role::Head => self.kernels.head.as_ref(),
         }
     }
@@ -93,5 +108,6 @@ pub struct Kernels {
     pub train: Option<kernel::Program>,
     pub infer: kernel::Program,
     pub score: Option<kernel::Program>,
+    pub rank: [Option<kernel::Program>; 2],
     pub head: Option<kernel::Program>,
 }

@@ -86,6 +86,7 @@ fn tables(model: &Analyzed) -> Executable {
         train: None,
         infer: model.flow.clone(),
         score: None,
+        rank: [None, None],
         head: None,
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|t| t.training.clone()),

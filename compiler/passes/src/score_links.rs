@@ -30,6 +30,13 @@ use crate::two_parts::{fill, of_params, second_part};
 /// The two parts of a forward program: without the results of pairs, and with them only. `None` where it has none.
 /// Values that only pairs read stay in the first part, dead.
 pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
+    let (first, mut second) = parts(flow)?;
+    compute_at_endpoints(&mut second);
+    Some((first, second))
+}
+
+/// Both parts, with all values of pairs on the pairs.
+pub(crate) fn parts(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
     let of_pairs = |space: Space| match space {
         Space::Edges(graph) | Space::Endpoints(graph, _) => flow.graphs[graph.index()].links,
         Space::Unit | Space::Vertices(_) | Space::Index(_) => false,
@@ -57,7 +64,6 @@ pub fn score_links(flow: &Dataflow) -> Option<(Dataflow, Dataflow)> {
         within[value.index()] |= pairs[value.index()];
     }
     fill((flow, &mut first, &mut second), &within, &scores, "given", |op| on_graphs(op, &moved));
-    compute_at_endpoints(&mut second);
     Some((first, second))
 }
 

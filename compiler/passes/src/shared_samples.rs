@@ -49,8 +49,8 @@ pub fn share_samples(flow: &mut Dataflow, count: u32, ends: &[Direction]) -> Res
         let args: Vec<Value> = data.args.iter().map(|arg| map[arg.index()]).collect();
         map.push(match data.op {
             Op::LinkLoss(RankingLoss::CrossEntropy) => {
-                let mut shared = Shared { flow: &mut new, count, ends, tables: FxHashMap::default() };
-                shared.loss(&args).map_err(|why| NotBatchable { why, origin: data.origin })?
+                let mut samples = Samples::new(&mut new, count);
+                samples.loss(&args, ends).map_err(|why| NotBatchable { why, origin: data.origin })?
             }
             _ => new.push(data.op.clone(), &args).expect("the program is typed"),
         });
@@ -62,21 +62,38 @@ pub fn share_samples(flow: &mut Dataflow, count: u32, ends: &[Direction]) -> Res
     Ok(())
 }
 
-struct Shared<'a> {
+/// Scores of pairs whose end is one of so many samples of the vertices, the same for all links.
+pub(crate) struct Samples<'a> {
     flow: &'a mut Dataflow,
     count: u32,
-    ends: &'a [Direction],
     /// The rows of a vertex value at the samples.
     tables: FxHashMap<Value, Value>,
 }
 
-impl Shared<'_> {
+/// Scores that are linear in the rows of an end.
+pub(crate) struct LinearScores {
+    /// The scores of each link with each sample in place of the end, but for what is the same for all of them.
+    pub samples: Value,
+    /// The rows of the end that the score depends on, and what each is multiplied by.
+    factors: Vec<(Value, Value)>,
+}
+
+impl<'a> Samples<'a> {
+    pub fn new(flow: &'a mut Dataflow, count: u32) -> Self {
+        Self { flow, count, tables: FxHashMap::default() }
+    }
+
+    /// The space of a value.
+    pub fn space(&self, of: Value) -> Space {
+        self.flow.ty(of).space
+    }
+
     /// The mean over links and ends.
-    fn loss(&mut self, scores: &[Value]) -> Result<Value, String> {
+    fn loss(&mut self, scores: &[Value], ends: &[Direction]) -> Result<Value, String> {
         let (mut total, mut count) = (None, None);
         for &score in scores {
             let Space::Edges(graph) = self.flow.ty(score).space else { unreachable!("scores are values of pairs") };
-            for &direction in self.ends {
+            for &direction in ends {
                 let each = self.of_end(score, graph, direction)?;
                 let sum = self.push(Op::ReduceSpace(Reduce::Sum), &[each])?;
                 total = Some(self.joined(total, sum)?);
@@ -90,15 +107,9 @@ impl Shared<'_> {
 
     /// The cross entropy of each link of a graph among the samples in place of its destination (`In`) or source.
     fn of_end(&mut self, score: Value, graph: Graph, direction: Direction) -> Result<Value, String> {
-        let rows = self.rows_of_end(score, graph, direction);
-        let queries = self.queries(score, &rows, direction)?;
-        let (mut samples, mut own) = (None, None);
-        for (&row, query) in rows.iter().zip(queries) {
-            // A row that the score does not depend on.
-            let Some(query) = query else { continue };
-            let table = self.at_samples(self.flow.value(row).args[0])?;
-            let scores = self.push(Op::MatMulT { batch: 0 }, &[query, table])?;
-            samples = Some(self.joined(samples, scores)?);
+        let LinearScores { samples, factors } = self.scores(score, graph, direction)?;
+        let mut own = None;
+        for (row, query) in factors {
             let products = self.push(Op::Binary(BinaryOp::Mul), &[query, row])?;
             let axes = self.flow.ty(products).dims.len();
             let of_link = match axes {
@@ -107,9 +118,7 @@ impl Shared<'_> {
             };
             own = Some(self.joined(own, of_link)?);
         }
-        let (Some(samples), Some(own)) = (samples, own) else {
-            return Err(format!("the score does not depend on the {}", name(direction)));
-        };
+        let own = own.expect("the score depends on rows");
         let others = self.push(Op::ReduceTrailing { reduce: Reduce::Lse, axes: 1 }, &[samples])?;
         let is_sample = self.is_sample(graph, direction)?;
         let nothing = self.flow.constant(NOTHING);
@@ -117,6 +126,23 @@ impl Shared<'_> {
         let added = self.push(Op::Binary(BinaryOp::Add), &[own, left_out])?;
         let all = self.push(Op::Binary(BinaryOp::LogAddExp), &[others, added])?;
         self.push(Op::Binary(BinaryOp::Sub), &[all, own])
+    }
+
+    /// The scores of the links of a graph with the samples in place of their destinations (`In`) or sources.
+    pub fn scores(&mut self, score: Value, graph: Graph, direction: Direction) -> Result<LinearScores, String> {
+        let rows = self.rows_of_end(score, graph, direction);
+        let queries = self.queries(score, &rows, direction)?;
+        let (mut samples, mut factors) = (None, vec![]);
+        for (&row, query) in rows.iter().zip(queries) {
+            // A row that the score does not depend on.
+            let Some(query) = query else { continue };
+            let table = self.at_samples(self.flow.value(row).args[0])?;
+            let scores = self.push(Op::MatMulT { batch: 0 }, &[query, table])?;
+            samples = Some(self.joined(samples, scores)?);
+            factors.push((row, query));
+        }
+        let samples = samples.ok_or_else(|| format!("the score does not depend on the {}", name(direction)))?;
+        Ok(LinearScores { samples, factors })
     }
 
     /// The rows of an end that a score reads.

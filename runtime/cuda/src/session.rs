@@ -42,8 +42,7 @@ impl DeviceBackend {
         (compiler, target): (&'static dyn GpuCompiler, Target),
         pool: Arc<rayon::ThreadPool>,
     ) -> Self {
-        let roles = [Role::Infer, Role::Train, Role::Score, Role::Head];
-        let programs = roles.into_iter().filter_map(|role| Some((role, executable.kernels(role)?.clone())));
+        let programs = Role::ALL.into_iter().filter_map(|role| Some((role, executable.kernels(role)?.clone())));
         Self { device: device.into(), compiler, target, programs: programs.collect(), pool }
     }
 

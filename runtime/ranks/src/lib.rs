@@ -133,7 +133,7 @@ impl Backend for RankBackend {
     }
 
     fn plan(&mut self, roles: &[Role], mut data: BoundData, room: Option<u64>) -> Result<Box<dyn PlannedSession>> {
-        if roles == [Role::Score] || self.on_batches && roles == [Role::Train] {
+        if matches!(roles, [Role::Score | Role::Rank(_)]) || self.on_batches && roles == [Role::Train] {
             // Each rank has a batch of its own, and scores pairs of links by itself.
             return self.inner.plan(roles, data, room);
         }

@@ -7,7 +7,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use crate::draw::{self, Pool};
-use crate::{Shape, SynthError, Writer};
+use crate::{Link, Shape, SynthError, Writer};
 
 const COMMUNITIES: usize = 12;
 const TYPES: [(&str, usize); 3] = [("user", 1892), ("artist", 17632), ("tag", 1088)];
@@ -53,24 +53,10 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
     for (name, src, dst, edges) in
         [("user-artist", 0, 1, &*train), ("user-user", 0, 0, &friends), ("artist-tag", 1, 2, &tags)]
     {
-        out.line(format_args!(
-            "\n[[relation]]\nname = \"{name}\"\nsrc = \"{}\"\ndst = \"{}\"\nedges = {}\nfile = \"{name}.npy\"",
-            TYPES[src].0,
-            TYPES[dst].0,
-            edges.len()
-        ));
-        let flat: Vec<i32> = edges.iter().map(|e| e.0 as i32).chain(edges.iter().map(|e| e.1 as i32)).collect();
-        out.npy(&format!("{name}.npy"), &[2, edges.len()], &flat)?;
+        out.relation(name, TYPES[src].0, TYPES[dst].0, edges)?;
     }
-    out.line(format_args!("\n[[link_split]]\nname = \"{SPLIT}\""));
-    for (part, links) in [("val", &*val), ("test", &*test)] {
-        let file = format!("{SPLIT}.{part}.npy");
-        let endpoints = |end: fn(&(u32, u32)) -> u32| links.iter().map(move |link| end(link) as i32);
-        // Relation 0 holds the links.
-        let rows: Vec<i32> =
-            endpoints(|link| link.0).chain(links.iter().map(|_| 0)).chain(endpoints(|link| link.1)).collect();
-        out.npy(&file, &[3, links.len()], &rows)?;
-        out.line(format_args!("{part} = \"{file}\"\n{part}_edges = {}", links.len()));
-    }
-    Ok(())
+    let [val, test] = [val, test].map(|part| {
+        part.iter().map(|&(source, destination)| Link { source, relation: 0, destination }).collect::<Vec<Link>>()
+    });
+    out.link_split(SPLIT, [&val, &test])
 }

@@ -17,6 +17,7 @@ mod mag;
 mod molecules;
 mod plays;
 mod shapes;
+mod wn18rr;
 
 use std::fmt;
 use std::io;
@@ -61,11 +62,13 @@ pub enum Shape {
     Molecules,
     /// Users and artists with the times of plays, which imitate no dataset; the next plays are the links to predict.
     Plays,
+    /// Entities and 11 relations between them; links of all relations to predict.
+    Wn18rr,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 11] = [
+    pub const ALL: [Shape; 12] = [
         Shape::Acm,
         Shape::AcmHan,
         Shape::Aifb,
@@ -77,6 +80,7 @@ impl Shape {
         Shape::Mag,
         Shape::Molecules,
         Shape::Plays,
+        Shape::Wn18rr,
     ];
 
     /// Name of the shape on the command line and in `dataset.toml`.
@@ -93,6 +97,7 @@ impl Shape {
             Shape::Mag => "mag",
             Shape::Molecules => "molecules",
             Shape::Plays => "plays",
+            Shape::Wn18rr => "wn18rr",
         }
     }
 
@@ -265,6 +270,7 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Citations => citations::write(&mut writer, &generator, rng)?,
         Shape::Molecules => molecules::write(&mut writer, &generator, rng)?,
         Shape::Plays => plays::write(&mut writer, &generator, rng)?,
+        Shape::Wn18rr => wn18rr::write(&mut writer, &generator, rng)?,
     }
     writer.finish()?;
 
@@ -325,6 +331,14 @@ fn may_replace(target: &Path) -> bool {
             .is_ok_and(|text| text.lines().any(|l| l.starts_with("generator = \"hgnnc synth ")))
 }
 
+/// A link that is held out, of the relation at a position of `dataset.toml`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Link {
+    source: u32,
+    relation: usize,
+    destination: u32,
+}
+
 /// Writes the files of a dataset and collects its `dataset.toml`.
 struct Writer<'a> {
     folder: &'a Path,
@@ -361,6 +375,30 @@ impl Writer<'_> {
             let file = format!("{vertex_type}.{name}.{part}.npy");
             self.npy(&file, &[ids.len()], &ids)?;
             self.line(format_args!("{part} = \"{file}\"\n{part}_size = {}", ids.len()));
+        }
+        Ok(())
+    }
+
+    /// A relation with a file of its own.
+    fn relation(&mut self, name: &str, src: &str, dst: &str, edges: &[(u32, u32)]) -> Result<(), SynthError> {
+        let num = edges.len();
+        self.line(format_args!(
+            "\n[[relation]]\nname = \"{name}\"\nsrc = \"{src}\"\ndst = \"{dst}\"\nedges = {num}\nfile = \"{name}.npy\""
+        ));
+        let flat: Vec<i32> = edges.iter().map(|e| e.0 as i32).chain(edges.iter().map(|e| e.1 as i32)).collect();
+        self.npy(&format!("{name}.npy"), &[2, num], &flat)
+    }
+
+    /// The links of the validation and the test part.
+    fn link_split(&mut self, name: &str, parts: [&[Link]; 2]) -> Result<(), SynthError> {
+        self.line(format_args!("\n[[link_split]]\nname = \"{name}\""));
+        for (part, links) in ["val", "test"].into_iter().zip(parts) {
+            let file = format!("{name}.{part}.npy");
+            let column = |of: fn(&Link) -> i32| links.iter().map(of).collect::<Vec<i32>>();
+            let columns =
+                [column(|l| l.source as i32), column(|l| l.relation as i32), column(|l| l.destination as i32)].concat();
+            self.npy(&file, &[3, links.len()], &columns)?;
+            self.line(format_args!("{part} = \"{file}\"\n{part}_edges = {}", links.len()));
         }
         Ok(())
     }
@@ -481,13 +519,7 @@ fn write_graph(
             }
             Pattern::Cliques => draw::cliques(&pool(r.src, 0.5), ends.0, r.edges, r.affinity, &mut rng),
         };
-        let (name, src, dst) = (r.name, graph.types[r.src].name, graph.types[r.dst].name);
-        out.line(format_args!(
-            "\n[[relation]]\nname = \"{name}\"\nsrc = \"{src}\"\ndst = \"{dst}\"\nedges = {}\nfile = \"{name}.npy\"",
-            edges.len()
-        ));
-        let flat: Vec<i32> = edges.iter().map(|e| e.0 as i32).chain(edges.iter().map(|e| e.1 as i32)).collect();
-        out.npy(&format!("{name}.npy"), &[2, edges.len()], &flat)?;
+        out.relation(r.name, graph.types[r.src].name, graph.types[r.dst].name, &edges)?;
     }
     let target = graph.types[0].name;
     write_label(out, target, &label, graph.per_class)?;

@@ -319,3 +319,35 @@ fn plays_are_like_recent_ones_of_the_user() {
     let pairs: HashSet<(u32, u32)> = plays.src_ids.iter().copied().zip(plays.dst_ids.iter().copied()).collect();
     assert!(pairs.len() < plays.src_ids.len(), "pairs come again");
 }
+
+/// Links of a relation that holds in both directions have their reverse among the training links, mostly; no link is in two parts.
+#[test]
+fn links_of_wn18rr_are_known_the_other_way_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let dataset = made(Shape::Wn18rr, dir.path());
+    let names: Vec<&str> = dataset.relations.iter().map(|relation| &relation.name[..]).collect();
+    assert_eq!((names.len(), dataset.num_edges()), (11, 86_835));
+    let known: Vec<HashSet<(u32, u32)>> = dataset
+        .relations
+        .iter()
+        .map(|relation| relation.src_ids.iter().copied().zip(relation.dst_ids.iter().copied()).collect())
+        .collect();
+    let [split] = &dataset.link_splits[..] else { panic!("one split") };
+    assert_eq!([split.val.len(), split.test.len()], [3034, 3134]);
+    let links: Vec<(usize, (u32, u32))> = split
+        .test
+        .relation
+        .iter()
+        .zip(split.test.src.iter().zip(&split.test.dst))
+        .map(|(&relation, (&src, &dst))| (relation as usize, (src, dst)))
+        .collect();
+    let share_reversed = |name: &str| {
+        let relation = names.iter().position(|known| *known == name).unwrap();
+        let of = links.iter().filter(|link| link.0 == relation);
+        let reversed = of.clone().filter(|(_, (src, dst))| known[relation].contains(&(*dst, *src))).count();
+        reversed as f64 / of.count() as f64
+    };
+    assert!(share_reversed("_derivationally_related_form") > 0.9);
+    assert!(share_reversed("_hypernym") < 0.01);
+    assert!(links.iter().all(|(relation, link)| !known[*relation].contains(link)));
+}

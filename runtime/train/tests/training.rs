@@ -114,6 +114,7 @@ fn model(rate: f64) -> (Executable, BoundData) {
         cpu: None,
         sampler: None,
         score: None,
+        rank: [None, None],
         head: None,
         kernels: Kernels { train: Some(lowered(&case.flow)), infer: lowered(&infer), ..Kernels::default() },
         train: Some(case.flow),

@@ -4,8 +4,10 @@
 use hgnnc_interp::random_program::{random_program, seeds};
 use hgnnc_interp::{Bindings, Tensor, run};
 use hgnnc_ir::dataflow::{Binding, GraphDecl, RelationDecl, Step};
-use hgnnc_ir::{Dataflow, Graph, Input, Layout, Op, OutputKind, Param, Reduce, Space, Value, VertexType, verify};
-use hgnnc_passes::{score_links, to_minibatch};
+use hgnnc_ir::{
+    Dataflow, Direction, Graph, Input, Layout, Op, OutputKind, Param, Reduce, Space, Value, VertexType, verify,
+};
+use hgnnc_passes::{rank_links, score_links, to_minibatch};
 
 use crate::minibatch::{Batch, bindings_of, is_global};
 
@@ -47,7 +49,8 @@ fn program_with_scores(seed: u64) -> Option<(Dataflow, Bindings, Graph)> {
     flow.outputs.clear();
     let (a, b) = (flow.add(Op::GatherSrc(graph), &[a]), flow.add(Op::GatherDst(graph), &[b]));
     let product = flow.binary(hgnnc_ir::BinaryOp::Mul, a, b);
-    let score = flow.reduce_trailing(Reduce::Sum, axes, product);
+    let [product, of_source] = [product, a].map(|summed| flow.reduce_trailing(Reduce::Sum, axes, summed));
+    let score = flow.binary(hgnnc_ir::BinaryOp::Add, product, of_source);
     flow.output("score.links_joined", score);
     hgnnc_passes::dce::dce(&mut flow, &mut Default::default());
     Some((flow, bindings, graph))
@@ -96,9 +99,60 @@ fn two_programs_score_as_one() {
     assert!(compared > 100, "{compared} programs");
 }
 
-/// A network of the source and of a parameter, in which a product stands; a product of both ends, and one that nothing else joins.
+/// Links with an end replaced by any vertex have the scores of these pairs, but for what is the same for all vertices.
 #[test]
-fn products_of_one_end_are_computed_for_each_endpoint() {
+fn scores_with_all_vertices_are_those_of_pairs() {
+    let mut compared = 0;
+    for seed in seeds(SEEDS) {
+        let Some((flow, bindings, graph)) = program_with_scores(seed) else { continue };
+        let (first, second) = score_links(&flow).expect("there are scores");
+        let values = run(&first, &bindings).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{first}"));
+        let links = &bindings.edges[graph.index()];
+        let decl = &flow.graphs[graph.index()];
+        for (end, vertex) in [(Direction::In, decl.dst), (Direction::Out, decl.src)] {
+            let all = bindings.num_vertices[vertex.index()];
+            // More rows than vertices: the last ones are zero.
+            let count = all as u32 + 2;
+            let program = rank_links(&flow, end, count).expect("an inner product is linear in either end");
+            verify(&program).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{program}"));
+            let scores = |program: &Dataflow, edges: Vec<Vec<(u32, u32)>>| {
+                let mut bound = bindings.clone();
+                bound.num_vertices.truncate(second.vertex_types.len());
+                bound.num_vertices.resize(program.vertex_types.len(), count as usize);
+                bound.edges = edges;
+                bound.inputs.clear();
+                for (index, decl) in program.inputs.iter().enumerate() {
+                    let Binding::Given(name) = &decl.binding else { panic!("seed {seed}: {:?}", decl.binding) };
+                    let value = first.result(name).expect("what is given is a result");
+                    bound.inputs.insert(Input::new(index), values[value].clone());
+                }
+                for (index, decl) in program.params.iter().enumerate() {
+                    if decl.dims != flow.params[index].dims {
+                        bound.params.insert(Param::new(index), Tensor { rows: 1, width: 1, data: vec![f64::NAN] });
+                    }
+                }
+                let all = run(program, &bound).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{program}"));
+                all[program.outputs[0].value].clone()
+            };
+            let found = scores(&program, vec![links.clone(), (0..all as u32).map(|v| (v, v)).collect()]);
+            for (link, &(src, dst)) in links.iter().enumerate() {
+                let of_pair = |by: u32| {
+                    let pair = if end == Direction::In { (src, by) } else { (by, dst) };
+                    scores(&second, vec![vec![pair]]).data[0]
+                };
+                let expected: Vec<f64> = (0..all as u32).map(of_pair).collect();
+                let row = &found.data[link * count as usize..][..all];
+                let differences = |scores: &[f64]| Tensor::new(all, 1, scores.iter().map(|x| x - scores[0]).collect());
+                close(seed, &differences(&expected), &differences(row), &[&flow, &program]);
+            }
+        }
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} programs");
+}
+
+/// A network of the source and of a parameter, in which a product stands; a product of both ends, and one that nothing else joins.
+fn network_of_the_source() -> Dataflow {
     let text = "dataflow d {
         vertex A from \"a\"
         relation r: A -> A from \"r\"
@@ -125,7 +179,23 @@ fn products_of_one_end_are_computed_for_each_endpoint() {
         %15 = reduce.sum(axes 1) %14 : f32[edges(l)] @NA
         result s.l = %15
     }";
-    let flow = hgnnc_ir::parse(text).unwrap_or_else(|error| panic!("{error}"));
+    hgnnc_ir::parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The network is computed for each source, and what is made of it is multiplied by all destinations. It is not linear in the sources.
+#[test]
+fn scores_of_networks_are_products_at_the_other_end() {
+    let flow = network_of_the_source();
+    assert_eq!(rank_links(&flow, Direction::Out, 8), None);
+    let mut of_destinations = rank_links(&flow, Direction::In, 8).expect("the score is linear in the destination");
+    verify(&of_destinations).unwrap_or_else(|broken| panic!("{broken:#?}\n{of_destinations}"));
+    hgnnc_passes::dce::dce(&mut of_destinations, &mut Default::default());
+    insta::assert_snapshot!(of_destinations.to_string());
+}
+
+#[test]
+fn products_of_one_end_are_computed_for_each_endpoint() {
+    let flow = network_of_the_source();
     let (_, second) = score_links(&flow).expect("there are scores");
     verify(&second).unwrap_or_else(|broken| panic!("{broken:#?}\n{second}"));
     let of = |elements: usize, by: f64| -> Vec<f64> { (0..elements).map(|i| (by * (i + 1) as f64).sin()).collect() };

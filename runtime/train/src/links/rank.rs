@@ -7,18 +7,23 @@
 //!
 //! Of links as of cutoffs, these are the vertices as of the same cutoff, and the links of the same period. Equal scores
 //! share the mean of their ranks, so that a constant model ranks badly.
+//!
+//! Where the score is linear in the row of the replaced end, the scores of links with all vertices are a product of matrices; else
+//! the pairs are scored one by one.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use hgnnc_data::{Candidates, Result};
+use hgnnc_ir::ops::Direction;
 use hgnnc_ir::training::Metric;
 use hgnnc_session::Session;
 use rayon::prelude::*;
 
 use super::KnownLinks;
-use super::scorer::{Pairs, Scorer};
+use super::scorer::{Pairs, Scorer, kept_at_a_time};
 
-/// Pairs scored per batch.
+/// Pairs scored per batch, one by one.
 const PAIRS: usize = 1 << 21;
 
 /// Sums over ranks, from which metrics are computed.
@@ -90,18 +95,14 @@ impl Recommendations {
     }
 }
 
-/// Replaced end of a link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum CorruptedEnd {
-    Destination,
-    Source,
-}
-
 /// A batch of ranking queries: links of one graph that share these kept ends.
 #[derive(Clone)]
 struct QueryBatch {
     graph: usize,
-    replaced: CorruptedEnd,
+    /// The end that is replaced (`In`: the destination).
+    replaced: Direction,
+    /// How many candidates are scored at a time, if their scores are a product; `None`: pairs are scored one by one.
+    product: Option<usize>,
     /// Links, sorted by the kept end.
     links: Vec<(u32, u32)>,
     ends: Vec<u32>,
@@ -123,7 +124,7 @@ impl Queries<'_> {
     /// Ranks of links with either end replaced. Processes that train together share the batches of queries by `whole`,
     /// the session of all of them.
     pub fn rank(&self, scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Ranks> {
-        let batches = [self.batches(CorruptedEnd::Destination), self.batches(CorruptedEnd::Source)].concat();
+        let batches = [self.batches(Direction::In, scorer), self.batches(Direction::Out, scorer)].concat();
         let mut all = Ranks::default();
         self.ranks(&batches, scorer, whole)?.into_iter().for_each(|rank| all.add(rank));
         Ok(all)
@@ -131,7 +132,7 @@ impl Queries<'_> {
 
     /// Recommendations for the sources of links, as [`Queries::rank`].
     pub fn recommend(&self, scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Recommendations> {
-        let batches = self.batches(CorruptedEnd::Destination);
+        let batches = self.batches(Direction::In, scorer);
         let ranks = self.ranks(&batches, scorer, whole)?;
         let mut all = Recommendations::default();
         let mut first = 0;
@@ -143,27 +144,36 @@ impl Queries<'_> {
         Ok(all)
     }
 
-    fn batches(&self, replaced: CorruptedEnd) -> Vec<QueryBatch> {
+    fn batches(&self, replaced: Direction, scorer: &Scorer) -> Vec<QueryBatch> {
         let of_graph = |(graph, links): (usize, &Vec<(u32, u32)>)| {
-            let [sources, destinations] = &self.candidates[graph];
-            let candidates = if replaced == CorruptedEnd::Destination { destinations } else { sources };
-            query_batches(graph, replaced, links, candidates)
+            let ([sources, destinations], rows) = (&self.candidates[graph], self.rows[graph]);
+            let (candidates, rows) = if replaced == Direction::In { (destinations, rows.1) } else { (sources, rows.0) };
+            // Rows as of different cutoffs have different candidates.
+            let product = scorer.candidates(graph, replaced).filter(|_| candidates.count() == rows);
+            query_batches((graph, replaced), product, links, candidates)
         };
         self.links.iter().enumerate().flat_map(of_graph).collect()
     }
 
     /// The rank of each link, by batch.
     fn ranks(&self, batches: &[QueryBatch], scorer: &mut Scorer, whole: &mut dyn Session) -> Result<Vec<f64>> {
-        let mut own = vec![];
+        let (mut own, mut matrix) = (vec![], vec![]);
         let mut rest = &batches[whole.own_part(batches.len())];
         while let Some(first) = rest.first() {
+            if let Some(candidates) = first.product {
+                first.product_scores(candidates, scorer, &mut matrix)?;
+                let ranks = scorer.pool().install(|| first.ranks(&matrix, &self.known[first.graph]));
+                own.extend(ranks.into_iter().map(f64::to_bits));
+                rest = &rest[1..];
+                continue;
+            }
             // Adds batches of other graphs while there is room.
             let mut num = 0;
             let mut pairs = 0;
             for batch in rest {
                 let own = batch.candidates.iter().map(ExactSizeIterator::len).sum::<usize>();
                 let another = num == 0 || batch.graph != rest[num - 1].graph && batch.replaced == first.replaced;
-                if num > 0 && (!another || pairs + own > PAIRS) {
+                if num > 0 && (!another || batch.product.is_some() || pairs + own > PAIRS) {
                     break;
                 }
                 (num, pairs) = (num + 1, pairs + own);
@@ -175,8 +185,8 @@ impl Queries<'_> {
             scorer.score(&named)?;
             for batch in now {
                 let pool = scorer.pool();
-                let scores = scorer.scores(batch.graph)?;
-                let ranks = pool.install(|| batch.ranks(scores, &self.known[batch.graph]));
+                let scores = batch.by_end(scorer.scores(batch.graph)?);
+                let ranks = pool.install(|| batch.ranks(&scores, &self.known[batch.graph]));
                 own.extend(ranks.into_iter().map(f64::to_bits));
             }
         }
@@ -186,20 +196,23 @@ impl Queries<'_> {
 
 /// Splits the queries of a graph's links into batches.
 fn query_batches(
-    graph: usize,
-    replaced: CorruptedEnd,
+    (graph, replaced): (usize, Direction),
+    product: Option<usize>,
     links: &[(u32, u32)],
     candidates: &Candidates,
 ) -> Vec<QueryBatch> {
-    let most = PAIRS.div_ceil(candidates.count().max(1));
-    let kept = |&(src, dst): &(u32, u32)| if replaced == CorruptedEnd::Destination { src } else { dst };
-    let other = |&(src, dst): &(u32, u32)| if replaced == CorruptedEnd::Destination { dst } else { src };
+    let most = match product {
+        Some(at_a_time) => kept_at_a_time(at_a_time, candidates.count()),
+        None => PAIRS.div_ceil(candidates.count().max(1)),
+    };
+    let kept = |&(src, dst): &(u32, u32)| if replaced == Direction::In { src } else { dst };
+    let other = |&(src, dst): &(u32, u32)| if replaced == Direction::In { dst } else { src };
     let mut links = links.to_vec();
     links.sort_unstable_by_key(|link| (kept(link), *link));
     let by_end: Vec<&[(u32, u32)]> = links.chunk_by(|a, b| kept(a) == kept(b)).collect();
     let work = |ends: &[&[(u32, u32)]]| {
         let links = ends.concat();
-        let mut work = QueryBatch { graph, replaced, links, ends: vec![], of_end: vec![], candidates: vec![] };
+        let mut work = QueryBatch { graph, replaced, product, links, ends: vec![], of_end: vec![], candidates: vec![] };
         let mut first = 0;
         for links in ends {
             work.ends.push(kept(&links[0]));
@@ -231,11 +244,11 @@ impl QueryBatch {
             let candidates = self.candidates[block.start].clone();
             let ends = &self.ends[block];
             match self.replaced {
-                CorruptedEnd::Destination => {
+                Direction::In => {
                     candidates.clone().for_each(|dst| indptr[dst as usize + 1] = ends.len() as u64);
                     src.extend(std::iter::repeat_n(ends, candidates.len()).flatten());
                 }
-                CorruptedEnd::Source => {
+                Direction::Out => {
                     ends.iter().for_each(|&dst| indptr[dst as usize + 1] = candidates.len() as u64);
                     src.extend(std::iter::repeat_n(candidates, ends.len()).flatten());
                 }
@@ -247,50 +260,78 @@ impl QueryBatch {
         Pairs { indptr, src }
     }
 
-    /// Rank of each link. Scores are in the order of [`QueryBatch::pairs`].
-    fn ranks(&self, scores: &[f32], known: &KnownLinks) -> Vec<f64> {
-        let mut places = Vec::with_capacity(self.ends.len());
+    /// Fills in the scores of every kept end with all vertices, by end: products, so many candidates at a time.
+    fn product_scores(&self, candidates: usize, scorer: &mut Scorer, matrix: &mut Vec<f32>) -> Result<()> {
+        let all = self.candidates.first().map_or(0..0, Clone::clone);
+        matrix.resize(self.ends.len() * all.len(), 0.0);
+        for first in all.clone().step_by(candidates.max(1)) {
+            let vertices = first..all.end.min(first + candidates as u32);
+            scorer.score_candidates((self.graph, self.replaced), &self.ends, vertices, (matrix, all.len()))?;
+        }
+        Ok(())
+    }
+
+    /// The scores of [`QueryBatch::pairs`], by kept end.
+    fn by_end<'s>(&self, scores: &'s [f32]) -> Cow<'s, [f32]> {
+        if self.replaced == Direction::Out {
+            return Cow::Borrowed(scores);
+        }
+        let mut moved = Vec::with_capacity(scores.len());
         let mut first = 0;
         for block in self.blocks() {
-            places.extend(block.clone().map(|position| (first, block.len(), position - block.start)));
-            first += block.len() * self.candidates[block.start].len();
+            let (ends, all) = (block.len(), self.candidates[block.start].len());
+            let scores = &scores[first..first + ends * all];
+            for end in 0..ends {
+                moved.extend(scores.iter().skip(end).step_by(ends));
+            }
+            first += ends * all;
         }
-        let of_end = |position: usize| -> Vec<f64> {
-            let (start, num) = (self.candidates[position].start, self.candidates[position].len());
-            let (first, ends, end) = places[position];
-            let at = |other: usize| match self.replaced {
-                CorruptedEnd::Destination => scores[first + other * ends + end],
-                CorruptedEnd::Source => scores[first + end * num + other],
-            };
-            let all: Vec<f32> = (0..num).map(at).collect();
+        Cow::Owned(moved)
+    }
+
+    /// Rank of each link, from the scores of each kept end with its candidates.
+    fn ranks(&self, scores: &[f32], known: &KnownLinks) -> Vec<f64> {
+        let mut first = 0;
+        let of_end = self.candidates.iter().map(|candidates| {
+            first += candidates.len();
+            &scores[first - candidates.len()..first]
+        });
+        let of_end: Vec<&[f32]> = of_end.collect();
+        let ranks = |(position, all): (usize, &[f32])| -> Vec<f64> {
+            let start = self.candidates[position].start;
             let others = match self.replaced {
-                CorruptedEnd::Destination => known.of_source(self.ends[position]),
-                CorruptedEnd::Source => known.of_destination(self.ends[position]),
+                Direction::In => known.of_source(self.ends[position]),
+                Direction::Out => known.of_destination(self.ends[position]),
             };
             let rank = |&(src, dst): &(u32, u32)| {
-                let own = if self.replaced == CorruptedEnd::Destination { dst } else { src };
+                let own = if self.replaced == Direction::In { dst } else { src };
                 let score = all[(own - start) as usize];
-                let count = |of: &mut dyn Iterator<Item = f32>| {
-                    of.fold((0u64, 0u64), |(above, equal), x| {
-                        (above + u64::from(x > score), equal + u64::from(x == score))
-                    })
-                };
-                let (above, equal) = count(&mut all.iter().copied());
-                let left_out = &mut others
-                    .iter()
-                    .map(|pair| pair.1)
-                    .filter(|&other| other != own)
-                    .map(|other| all[(other - start) as usize]);
-                let (known_above, known_equal) = count(left_out);
+                let (mut above, mut equal) = count(all, score);
+                for &(_, other) in others.iter().filter(|pair| pair.1 != own) {
+                    let known = all[(other - start) as usize];
+                    (above, equal) =
+                        (above - u64::from(known > score), equal.saturating_sub(u64::from(known == score)));
+                }
                 // Excludes the link itself from its ties; half of the remaining ties rank before it.
-                let (above, equal) = (above - known_above, equal.saturating_sub(known_equal + 1));
+                let equal = equal.saturating_sub(1);
                 // NaN ranks last.
-                if score.is_nan() { num as f64 } else { 1.0 + above as f64 + equal as f64 / 2.0 }
+                if score.is_nan() { all.len() as f64 } else { 1.0 + above as f64 + equal as f64 / 2.0 }
             };
             self.links[self.of_end[position].clone()].iter().map(rank).collect()
         };
-        (0..self.ends.len()).into_par_iter().map(of_end).collect::<Vec<_>>().concat()
+        of_end.into_par_iter().enumerate().map(ranks).collect::<Vec<_>>().concat()
     }
+}
+
+/// How many scores are above one, and how many equal it.
+fn count(scores: &[f32], score: f32) -> (u64, u64) {
+    scores.chunks(1 << 16).fold((0, 0), |(above, equal), scores| {
+        // Numbers of 32 bits are counted as many at a time as scores are compared.
+        let (more, same) = scores
+            .iter()
+            .fold((0u32, 0u32), |(more, same), &x| (more + u32::from(x > score), same + u32::from(x == score)));
+        (above + u64::from(more), equal + u64::from(same))
+    })
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
 //! Scores sets of vertex pairs with a separate program.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hgnnc_data::buffer::{HostBuffer, SharedBuffer};
 use hgnnc_data::{Adjacency, BoundData, ExecError, InputData, Result, Topology, transpose_into};
 use hgnnc_executable::{Executable, Role};
-use hgnnc_ir::Table;
 use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl};
 use hgnnc_ir::ops::Direction;
+use hgnnc_ir::ranks::EdgeShare;
 use hgnnc_ir::training::LinkTarget;
 use hgnnc_ir::types::{Graph, Space};
+use hgnnc_ir::{OutputKind, Table, VertexRows};
 use hgnnc_kernel_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
 use hgnnc_trace::Times;
@@ -17,13 +19,23 @@ use hgnnc_trace::Times;
 use super::PAIRS;
 use crate::copy_params;
 
-/// Index of the scoring program in its session.
+/// Index of the program in its session.
 const SCORE: usize = 0;
+/// Scores that a program for ranks computes at a time.
+const SCORES: usize = 1 << 21;
 
-/// Session of the scoring program.
+/// The programs that score pairs of vertices.
 pub(super) struct Scorer {
-    session: Box<dyn Session>,
     pool: Arc<rayon::ThreadPool>,
+    /// Scores of any pairs.
+    pairs: Program,
+    /// Scores of links with many vertices in place of their destinations, and of their sources.
+    rank: [Option<Program>; 2],
+}
+
+/// A program with a session of its own.
+struct Program {
+    session: Box<dyn Session>,
     tables: PairTables,
     /// Previously bound data, kept for its memory.
     spare: BoundData,
@@ -31,11 +43,11 @@ pub(super) struct Scorer {
     inputs: Vec<SharedBuffer>,
     /// Full-graph result that feeds each input.
     given: Vec<String>,
-    /// Result with the scores of each link graph.
+    /// Result with the scores of each link graph; empty for one whose scores the program does not compute.
     results: Vec<String>,
 }
 
-/// The graphs of the scoring program.
+/// The graphs of a scoring program.
 struct PairTables {
     graph_decls: Table<GraphDecl>,
     num_vertices: Vec<usize>,
@@ -43,6 +55,8 @@ struct PairTables {
     graphs: Vec<Option<usize>>,
     /// By graph: whether it is traversed from its sources.
     outgoing: Vec<bool>,
+    /// Vertices that take the place of an end at a time; 0 for pairs.
+    candidates: usize,
 }
 
 /// Pairs of a link graph, sorted by destination.
@@ -51,6 +65,27 @@ pub(super) struct Pairs {
     /// CSC positions of each destination's pairs. `[destinations + 1]`; empty without pairs.
     pub indptr: Vec<u64>,
     pub src: Vec<u32>,
+}
+
+impl Pairs {
+    /// Pairs of which one end is given, in this order: destinations for `In`, sources for `Out`. The other end is any vertex; destinations
+    /// ascend.
+    fn of_kept(kept: &[u32], end: Direction, num_dst: usize) -> Self {
+        match end {
+            Direction::Out => {
+                let indptr = (0..=num_dst).map(|row| if row == 0 { 0 } else { kept.len() as u64 }).collect();
+                Self { indptr, src: kept.to_vec() }
+            }
+            Direction::In => {
+                let mut indptr = vec![0; num_dst + 1];
+                kept.iter().for_each(|&dst| indptr[dst as usize + 1] += 1);
+                for dst in 0..num_dst {
+                    indptr[dst + 1] += indptr[dst];
+                }
+                Self { indptr, src: vec![0; kept.len()] }
+            }
+        }
+    }
 }
 
 impl Scorer {
@@ -62,20 +97,11 @@ impl Scorer {
         output: &str,
         num_vertices: &[usize],
     ) -> Result<Self> {
-        let (tables, kernels) = PairTables::new(executable, target, num_vertices)?;
-        let given = |binding: &Binding| match binding {
-            Binding::Given(name) => Ok(name.clone()),
-            other => Err(ExecError::Unsupported(format!("internal error: pairs are scored by {other:?}"))),
-        };
-        let inputs = &kernels.tables.inputs;
-        let given: Vec<String> = inputs.iter().map(|decl| given(&decl.binding)).collect::<Result<_>>()?;
-        let decls = target.graphs.iter().map(|graph| &executable.infer.graphs[graph.index()]);
-        let results = decls.map(|decl| format!("{output}.{}", decl.name)).collect();
-        // Created without vertices; their inputs are set before scoring.
-        let data = BoundData { inputs: vec![InputData::Held(0); given.len()], ..tables.empty()? };
-        let spare = data.clone();
-        let session = backend.session(&[Role::Score], data)?;
-        Ok(Self { session, pool: Arc::clone(backend.pool()), tables, spare, inputs: vec![], given, results })
+        let mut program = |role| Program::new(executable, role, backend, (target, output), num_vertices);
+        let missing = || ExecError::Unsupported("internal error: the model has no program for pairs".into());
+        let pairs = program(Role::Score)?.ok_or_else(missing)?;
+        let rank = [program(Role::Rank(Direction::In))?, program(Role::Rank(Direction::Out))?];
+        Ok(Self { pool: Arc::clone(backend.pool()), pairs, rank })
     }
 
     /// Threads of this process.
@@ -85,60 +111,139 @@ impl Scorer {
 
     /// Copies the parameters, and the results of the last evaluation.
     pub fn refresh(&mut self, whole: &mut dyn Session, infer: usize) -> Result<()> {
-        copy_params(whole, &mut *self.session)?;
-        self.inputs.clear();
-        for name in &self.given {
+        let mut given = vec![];
+        for name in &self.pairs.given {
             let missing = || ExecError::Unsupported(format!("internal error: no result `{name}`"));
             let Rows { numbers, .. } = whole.read(infer, name)?.ok_or_else(missing)?;
-            self.inputs.push(HostBuffer::of(numbers).freeze());
+            given.push(HostBuffer::of(numbers).freeze());
+        }
+        for program in std::iter::once(&mut self.pairs).chain(self.rank.iter_mut().flatten()) {
+            copy_params(whole, &mut *program.session)?;
+            // All programs have the inputs of the one for pairs.
+            program.inputs.clone_from(&given);
         }
         Ok(())
     }
 
     /// Scores pairs, given per link graph index. Other graphs have no pairs.
     pub fn score(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
-        self.bind(sets)?;
+        self.pairs.run(sets, 0..0)
+    }
+
+    /// Scores of a link graph from the last call of [`Scorer::score`].
+    pub fn scores(&mut self, graph: usize) -> Result<&[f32]> {
+        self.pairs.scores(graph)
+    }
+
+    /// How many vertices in place of this end (`In`: the destination) of the links of a graph are scored at a time. `None` where pairs
+    /// are scored one by one.
+    pub fn candidates(&self, graph: usize, end: Direction) -> Option<usize> {
+        let program = self.rank[end as usize].as_ref()?;
+        (!program.results[graph].is_empty()).then_some(program.tables.candidates)
+    }
+
+    /// Adds the scores of links of a graph, given by the end that is kept, with these vertices in place of the other `end` to a matrix with
+    /// a row for each link and a column for each candidate, of which there are so many.
+    ///
+    /// There are at most [`Scorer::candidates`] vertices, which are the columns as well. Scores lack what is the same in a row.
+    pub fn score_candidates(
+        &mut self,
+        (graph, end): (usize, Direction),
+        kept: &[u32],
+        vertices: Range<u32>,
+        (matrix, columns): (&mut [f32], usize),
+    ) -> Result<()> {
+        let missing = || ExecError::Unsupported("internal error: the model has no program for ranks".into());
+        let program = self.rank[end as usize].as_mut().ok_or_else(missing)?;
+        let num_dst = program.tables.destinations(graph);
+        let pairs = Pairs::of_kept(kept, end.opposite(), num_dst);
+        program.run(&[(graph, &pairs)], vertices.clone())?;
+        let candidates = program.tables.candidates;
+        let scores = program.scores(graph)?;
+        let [first, last] = [vertices.start as usize, vertices.end as usize];
+        for (row, scores) in matrix.chunks_exact_mut(columns).zip(scores.chunks_exact(candidates)) {
+            row[first..last].copy_from_slice(&scores[..last - first]);
+        }
+        Ok(())
+    }
+}
+
+impl Program {
+    /// `None` where the executable has no program of this role.
+    fn new(
+        executable: &Executable,
+        role: Role,
+        backend: &mut dyn Backend,
+        (target, output): (&LinkTarget, &str),
+        num_vertices: &[usize],
+    ) -> Result<Option<Self>> {
+        let Some(kernels) = executable.kernels(role) else { return Ok(None) };
+        let tables = PairTables::new(executable, kernels, target, num_vertices);
+        let given = |binding: &Binding| match binding {
+            Binding::Given(name) => Ok(name.clone()),
+            other => Err(ExecError::Unsupported(format!("internal error: pairs are scored by {other:?}"))),
+        };
+        let inputs = &kernels.tables.inputs;
+        let given: Vec<String> = inputs.iter().map(|decl| given(&decl.binding)).collect::<Result<_>>()?;
+        let result = |graph: &Graph| {
+            let name = format!("{output}.{}", executable.infer.graphs[graph.index()].name);
+            let known =
+                kernels.outputs.iter().any(|output| matches!(&output.kind, OutputKind::Result(of) if *of == name));
+            if known { name } else { String::new() }
+        };
+        let results = target.graphs.iter().map(result).collect();
+        // Created without vertices; their inputs are set before scoring.
+        let data = BoundData { inputs: vec![InputData::Held(0); given.len()], ..tables.empty()? };
+        let spare = data.clone();
+        let session = backend.session(&[role], data)?;
+        Ok(Some(Self { session, tables, spare, inputs: vec![], given, results }))
+    }
+
+    /// Scores pairs, given per link graph index, with candidates in place of one of their ends.
+    fn run(&mut self, sets: &[(usize, &Pairs)], candidates: Range<u32>) -> Result<()> {
+        let mut data = std::mem::take(&mut self.spare);
+        self.tables.bind(&mut data, sets, candidates);
+        data.inputs = self.inputs.iter().map(|numbers| InputData::Held(numbers.len())).collect();
+        let mut inputs: Vec<HostBuffer> = self.inputs.iter().map(SharedBuffer::slab).collect();
+        self.spare = self.session.load(data, &mut inputs)?;
         let (key, times) = (StepKey::default(), &mut Times::default());
         self.session.run(SCORE, key, times)?;
         self.session.update(SCORE, key, times)
     }
 
-    /// Scores of a link graph from the last call of [`Scorer::score`].
-    pub fn scores(&mut self, graph: usize) -> Result<&[f32]> {
+    /// Scores of a link graph from the last run.
+    fn scores(&mut self, graph: usize) -> Result<&[f32]> {
         let name = &self.results[graph];
         let missing = || ExecError::Unsupported(format!("the model has no scores `{name}`"));
         Ok(self.session.read(SCORE, name)?.ok_or_else(missing)?.numbers)
     }
 }
 
-impl Scorer {
-    /// Binds the scoring program to pairs.
-    fn bind(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
-        let mut data = std::mem::take(&mut self.spare);
-        self.tables.bind(&mut data, sets);
-        data.inputs = self.inputs.iter().map(|numbers| InputData::Held(numbers.len())).collect();
-        let mut inputs: Vec<HostBuffer> = self.inputs.iter().map(SharedBuffer::slab).collect();
-        self.spare = self.session.load(data, &mut inputs)?;
-        Ok(())
-    }
-}
-
 impl PairTables {
-    /// The graphs of the scoring program, and the program; `num_vertices` are those of the full graph.
-    fn new<'e>(
-        executable: &'e Executable,
-        target: &LinkTarget,
-        num_vertices: &[usize],
-    ) -> Result<(Self, &'e kernel::Program)> {
-        let Some(kernels) = executable.kernels(Role::Score) else {
-            return Err(ExecError::Unsupported("internal error: the model has no program for pairs".into()));
-        };
+    /// The graphs of a scoring program; `num_vertices` are those of the full graph.
+    fn new(executable: &Executable, kernels: &kernel::Program, target: &LinkTarget, num_vertices: &[usize]) -> Self {
         let tables = &kernels.tables;
         let decls = target.graphs.iter().map(|graph| &executable.infer.graphs[graph.index()]);
         let graphs = decls.map(|decl| tables.graphs.iter().position(|own| own.name == decl.name)).collect();
-        // Rows of stacks, which the program does not have, come last.
-        let num_vertices = num_vertices[..tables.vertex_types.len()].to_vec();
-        Ok((Self { graph_decls: tables.graphs.clone(), num_vertices, graphs, outgoing: walks_out(kernels) }, kernels))
+        let mut candidates = 0;
+        // Rows of stacks, which the programs do not have, come last.
+        let mut num_rows = vec![];
+        for (vertex, decl) in tables.vertex_types.iter().enumerate() {
+            num_rows.push(match decl.rows {
+                VertexRows::Samples(_, count) => {
+                    candidates = count as usize;
+                    candidates
+                }
+                _ => num_vertices[vertex],
+            });
+        }
+        let outgoing = walks_out(kernels);
+        Self { graph_decls: tables.graphs.clone(), num_vertices: num_rows, graphs, outgoing, candidates }
+    }
+
+    /// Destinations of a link graph.
+    fn destinations(&self, graph: usize) -> usize {
+        self.graphs[graph].map_or(0, |graph| self.num_vertices[self.graph_decls[graph].dst.index()])
     }
 
     /// Data without vertices and inputs.
@@ -151,8 +256,8 @@ impl PairTables {
         })
     }
 
-    /// Binds the graphs of data to pairs, given per link graph index.
-    fn bind(&self, data: &mut BoundData, sets: &[(usize, &Pairs)]) {
+    /// Binds the graphs of data to pairs, given per link graph index, and to the vertices that take the place of an end.
+    fn bind(&self, data: &mut BoundData, sets: &[(usize, &Pairs)], candidates: Range<u32>) {
         data.num_vertices.clone_from(&self.num_vertices);
         for (index, (decl, topology)) in self.graph_decls.iter().zip(&mut data.graphs).enumerate() {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
@@ -162,6 +267,11 @@ impl PairTables {
             position.clear();
             other.clear();
             match own {
+                _ if decl.share == EdgeShare::Samples => {
+                    indptr.clear();
+                    indptr.extend((0..=topology.num_dst as u64).map(|row| row.min(candidates.len() as u64)));
+                    other.extend(candidates.clone());
+                }
                 Some(pairs) if !pairs.indptr.is_empty() => {
                     indptr.clone_from(&pairs.indptr);
                     other.extend_from_slice(&pairs.src);
@@ -182,36 +292,58 @@ impl PairTables {
     }
 }
 
-/// Bytes of the session of a scorer when it scores as many pairs as the largest part of the split has, with their
-/// negatives.
+/// Bytes of the sessions of a scorer when it scores as many pairs as the largest part of the split has, with their
+/// negatives, and ranks links.
 pub(crate) fn memory(
     executable: &Executable,
     backend: &mut dyn Backend,
     target: &LinkTarget,
     data: &BoundData,
 ) -> Result<u64> {
-    let (tables, kernels) = PairTables::new(executable, target, &data.num_vertices)?;
-    let of_graph = |(number, graph): (usize, &Graph)| {
-        let topology = &data.graphs[graph.index()];
-        let held_out = data.held_out.iter().filter_map(|links| Some(links.get(number)?.len()));
-        let links = held_out.chain([topology.all_edges() as usize]).max().unwrap_or(0);
-        // Each link is scored with two negatives.
-        let (num, rows) = ((3 * links).min(PAIRS) as u64, topology.num_dst.max(1) as u64);
-        (number, Pairs { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: vec![0; num as usize] })
-    };
-    let sets: Vec<(usize, Pairs)> = target.graphs.iter().enumerate().map(of_graph).collect();
-    let sets: Vec<(usize, &Pairs)> = sets.iter().map(|(number, pairs)| (*number, pairs)).collect();
-    let mut bound = tables.empty()?;
-    tables.bind(&mut bound, &sets);
-    let input = |decl: &InputDecl| match decl.ty.space {
-        Space::Vertices(vertex) => {
-            let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
-            InputData::Held(tables.num_vertices[vertex.index()] * width)
-        }
-        Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => InputData::Held(0),
-    };
-    bound.inputs = kernels.tables.inputs.iter().map(input).collect();
-    Ok(backend.plan(&[Role::Score], bound, None)?.memory().bytes())
+    let links_of = |number: usize| data.held_out.iter().filter_map(move |links| Some(links.get(number)?.len()));
+    let ranked = (0..target.graphs.len()).flat_map(links_of).max().unwrap_or(0);
+    let mut bytes = 0;
+    for role in [Role::Score, Role::Rank(Direction::In), Role::Rank(Direction::Out)] {
+        let Some(kernels) = executable.kernels(role) else { continue };
+        let tables = PairTables::new(executable, kernels, target, &data.num_vertices);
+        let of_graph = |(number, graph): (usize, &Graph)| {
+            let topology = &data.graphs[graph.index()];
+            let rows = topology.num_dst.max(1) as u64;
+            let num = match role {
+                // Each link is scored with two negatives.
+                Role::Score => {
+                    (3 * links_of(number).chain([topology.all_edges() as usize]).max().unwrap_or(0)).min(PAIRS)
+                }
+                // Links of one graph are ranked at a time.
+                _ if number == 0 => {
+                    ranked.min(kept_at_a_time(tables.candidates, topology.num_src.max(topology.num_dst)))
+                }
+                _ => 0,
+            } as u64;
+            (number, Pairs { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: vec![0; num as usize] })
+        };
+        let sets: Vec<(usize, Pairs)> = target.graphs.iter().enumerate().map(of_graph).collect();
+        let sets: Vec<(usize, &Pairs)> = sets.iter().map(|(number, pairs)| (*number, pairs)).collect();
+        let mut bound = tables.empty()?;
+        tables.bind(&mut bound, &sets, 0..0);
+        let input = |decl: &InputDecl| match decl.ty.space {
+            Space::Vertices(vertex) => {
+                let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
+                InputData::Held(tables.num_vertices[vertex.index()] * width)
+            }
+            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => InputData::Held(0),
+        };
+        bound.inputs = kernels.tables.inputs.iter().map(input).collect();
+        bytes += backend.plan(&[role], bound, None)?.memory().bytes();
+    }
+    Ok(bytes)
+}
+
+/// Kept ends of links that are ranked at a time, among so many vertices at a time and in all.
+pub(super) fn kept_at_a_time(candidates: usize, all: usize) -> usize {
+    // Few rows make a slow product, and many a large matrix of scores.
+    let room = (2 * SCORES / all.max(1)).max(4);
+    (SCORES / candidates.max(1)).clamp(1, room)
 }
 
 /// By graph: whether a program traverses it from its sources.
