@@ -62,6 +62,7 @@ pub fn meet(model: &mut Analyzed, dataset: &Dataset) -> BoundData {
         train: None,
         infer: model.flow.clone(),
         score: None,
+        rank: [None, None],
         head: None,
         kernels: Kernels::default(),
         training: model.train.as_ref().map(|train| train.training.clone()),

@@ -10,7 +10,7 @@ use hgnnc_ir::dataflow::{Binding, GraphDecl, InputDecl};
 use hgnnc_ir::ops::Direction;
 use hgnnc_ir::ranks::EdgeShare;
 use hgnnc_ir::training::LinkTarget;
-use hgnnc_ir::types::{Graph, Space};
+use hgnnc_ir::types::{Graph, Space, VertexType};
 use hgnnc_ir::{OutputKind, Table, VertexRows};
 use hgnnc_kernel_ir::kernel::{self, Body, Rows as KernelRows};
 use hgnnc_session::{Backend, Rows, Session, StepKey};
@@ -127,7 +127,7 @@ impl Scorer {
 
     /// Scores pairs, given per link graph index. Other graphs have no pairs.
     pub fn score(&mut self, sets: &[(usize, &Pairs)]) -> Result<()> {
-        self.pairs.run(sets, 0..0)
+        self.pairs.run(sets, None)
     }
 
     /// Scores of a link graph from the last call of [`Scorer::score`].
@@ -155,9 +155,10 @@ impl Scorer {
     ) -> Result<()> {
         let missing = || ExecError::Unsupported("internal error: the model has no program for ranks".into());
         let program = self.rank[end as usize].as_mut().ok_or_else(missing)?;
-        let num_dst = program.tables.destinations(graph);
-        let pairs = Pairs::of_kept(kept, end.opposite(), num_dst);
-        program.run(&[(graph, &pairs)], vertices.clone())?;
+        let [src, dst] = program.tables.ends(graph).ok_or_else(missing)?;
+        let pairs = Pairs::of_kept(kept, end.opposite(), program.tables.num_vertices[dst.index()]);
+        let replaced = if end == Direction::In { dst } else { src };
+        program.run(&[(graph, &pairs)], Some((replaced, vertices.clone())))?;
         let candidates = program.tables.candidates;
         let scores = program.scores(graph)?;
         let [first, last] = [vertices.start as usize, vertices.end as usize];
@@ -199,8 +200,8 @@ impl Program {
         Ok(Some(Self { session, tables, spare, inputs: vec![], given, results }))
     }
 
-    /// Scores pairs, given per link graph index, with candidates in place of one of their ends.
-    fn run(&mut self, sets: &[(usize, &Pairs)], candidates: Range<u32>) -> Result<()> {
+    /// Scores pairs, given per link graph index, or links with vertices of a type in place of one of their ends.
+    fn run(&mut self, sets: &[(usize, &Pairs)], candidates: Option<(VertexType, Range<u32>)>) -> Result<()> {
         let mut data = std::mem::take(&mut self.spare);
         self.tables.bind(&mut data, sets, candidates);
         data.inputs = self.inputs.iter().map(|numbers| InputData::Held(numbers.len())).collect();
@@ -241,9 +242,10 @@ impl PairTables {
         Self { graph_decls: tables.graphs.clone(), num_vertices: num_rows, graphs, outgoing, candidates }
     }
 
-    /// Destinations of a link graph.
-    fn destinations(&self, graph: usize) -> usize {
-        self.graphs[graph].map_or(0, |graph| self.num_vertices[self.graph_decls[graph].dst.index()])
+    /// The vertex types at the sources and destinations of a link graph.
+    fn ends(&self, graph: usize) -> Option<[VertexType; 2]> {
+        let decl = &self.graph_decls[self.graphs[graph]?];
+        Some([decl.src, decl.dst])
     }
 
     /// Data without vertices and inputs.
@@ -257,7 +259,7 @@ impl PairTables {
     }
 
     /// Binds the graphs of data to pairs, given per link graph index, and to the vertices that take the place of an end.
-    fn bind(&self, data: &mut BoundData, sets: &[(usize, &Pairs)], candidates: Range<u32>) {
+    fn bind(&self, data: &mut BoundData, sets: &[(usize, &Pairs)], candidates: Option<(VertexType, Range<u32>)>) {
         data.num_vertices.clone_from(&self.num_vertices);
         for (index, (decl, topology)) in self.graph_decls.iter().zip(&mut data.graphs).enumerate() {
             [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
@@ -268,9 +270,11 @@ impl PairTables {
             other.clear();
             match own {
                 _ if decl.share == EdgeShare::Samples => {
+                    // Links of one graph at a time: the vertices are those of one type.
+                    let own = candidates.clone().filter(|(of, _)| *of == decl.src).map_or(0..0, |(_, rows)| rows);
                     indptr.clear();
-                    indptr.extend((0..=topology.num_dst as u64).map(|row| row.min(candidates.len() as u64)));
-                    other.extend(candidates.clone());
+                    indptr.extend((0..=topology.num_dst as u64).map(|row| row.min(own.len() as u64)));
+                    other.extend(own);
                 }
                 Some(pairs) if !pairs.indptr.is_empty() => {
                     indptr.clone_from(&pairs.indptr);
@@ -325,7 +329,7 @@ pub(crate) fn memory(
         let sets: Vec<(usize, Pairs)> = target.graphs.iter().enumerate().map(of_graph).collect();
         let sets: Vec<(usize, &Pairs)> = sets.iter().map(|(number, pairs)| (*number, pairs)).collect();
         let mut bound = tables.empty()?;
-        tables.bind(&mut bound, &sets, 0..0);
+        tables.bind(&mut bound, &sets, None);
         let input = |decl: &InputDecl| match decl.ty.space {
             Space::Vertices(vertex) => {
                 let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();

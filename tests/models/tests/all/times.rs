@@ -98,6 +98,7 @@ pub fn inference(compiled: &Compiled) -> Executable {
         train: None,
         infer: compiled.infer.clone(),
         score: None,
+        rank: [None, None],
         head: None,
         kernels: Default::default(),
         training: None,
