@@ -21,7 +21,7 @@ use hgnnc_session::Session;
 use rayon::prelude::*;
 
 use super::KnownLinks;
-use super::scorer::{Pairs, Scorer, kept_at_a_time};
+use super::scorer::{Pairs, Replacements, Scorer};
 
 /// Pairs scored per batch, one by one.
 const PAIRS: usize = 1 << 21;
@@ -101,8 +101,8 @@ struct QueryBatch {
     graph: usize,
     /// The end that is replaced (`In`: the destination).
     replaced: Direction,
-    /// How many candidates are scored at a time, if their scores are a product; `None`: pairs are scored one by one.
-    product: Option<usize>,
+    /// The candidates, if their scores are a product; `None`: pairs are scored one by one.
+    product: Option<Replacements>,
     /// Links, sorted by the kept end.
     links: Vec<(u32, u32)>,
     ends: Vec<u32>,
@@ -149,7 +149,7 @@ impl Queries<'_> {
             let ([sources, destinations], rows) = (&self.candidates[graph], self.rows[graph]);
             let (candidates, rows) = if replaced == Direction::In { (destinations, rows.1) } else { (sources, rows.0) };
             // Rows as of different cutoffs have different candidates.
-            let product = scorer.candidates(graph, replaced).filter(|_| candidates.count() == rows);
+            let product = scorer.replacements(graph, replaced).filter(|_| candidates.count() == rows);
             query_batches((graph, replaced), product, links, candidates)
         };
         self.links.iter().enumerate().flat_map(of_graph).collect()
@@ -160,11 +160,17 @@ impl Queries<'_> {
         let (mut own, mut matrix) = (vec![], vec![]);
         let mut rest = &batches[whole.own_part(batches.len())];
         while let Some(first) = rest.first() {
-            if let Some(candidates) = first.product {
-                first.product_scores(candidates, scorer, &mut matrix)?;
-                let ranks = scorer.pool().install(|| first.ranks(&matrix, &self.known[first.graph]));
-                own.extend(ranks.into_iter().map(f64::to_bits));
-                rest = &rest[1..];
+            if let Some(product) = first.product {
+                let (now, later) = rest.split_at(at_a_time(rest, product));
+                rest = later;
+                let columns = product_scores(now, product, scorer, &mut matrix)?;
+                let mut scores = &matrix[..];
+                for batch in now {
+                    let (of_batch, others) = scores.split_at(batch.ends.len() * columns);
+                    scores = others;
+                    let ranks = scorer.pool().install(|| batch.ranks(of_batch, &self.known[batch.graph]));
+                    own.extend(ranks.into_iter().map(f64::to_bits));
+                }
                 continue;
             }
             // Adds batches of other graphs while there is room.
@@ -197,12 +203,12 @@ impl Queries<'_> {
 /// Splits the queries of a graph's links into batches.
 fn query_batches(
     (graph, replaced): (usize, Direction),
-    product: Option<usize>,
+    product: Option<Replacements>,
     links: &[(u32, u32)],
     candidates: &Candidates,
 ) -> Vec<QueryBatch> {
     let most = match product {
-        Some(at_a_time) => kept_at_a_time(at_a_time, candidates.count()),
+        Some(product) => product.kept_at_a_time(candidates.count()),
         None => PAIRS.div_ceil(candidates.count().max(1)),
     };
     let kept = |&(src, dst): &(u32, u32)| if replaced == Direction::In { src } else { dst };
@@ -224,6 +230,40 @@ fn query_batches(
         work
     };
     by_end.chunks(most.max(1)).map(work).collect()
+}
+
+/// How many batches are scored with the first one: those of other graphs, with an end replaced by the same vertices, while there is room.
+fn at_a_time(batches: &[QueryBatch], product: Replacements) -> usize {
+    let first = &batches[0];
+    let most = product.kept_at_a_time(first.candidates[0].len());
+    let (mut num, mut ends) = (1, first.ends.len());
+    for pair in batches.windows(2) {
+        let [before, batch] = pair else { break };
+        let alike = (batch.replaced, batch.product) == (first.replaced, first.product) && batch.graph != before.graph;
+        ends += batch.ends.len();
+        if !alike || ends > most {
+            break;
+        }
+        num += 1;
+    }
+    num
+}
+
+/// Fills in the scores of the kept ends of batches with all vertices, by end; returns the number of vertices.
+fn product_scores(
+    batches: &[QueryBatch],
+    product: Replacements,
+    scorer: &mut Scorer,
+    matrix: &mut Vec<f32>,
+) -> Result<usize> {
+    let columns = batches[0].candidates[0].len();
+    let kept: Vec<(usize, &[u32])> = batches.iter().map(|batch| (batch.graph, &batch.ends[..])).collect();
+    let rows: usize = kept.iter().map(|(_, kept)| kept.len()).sum();
+    matrix.resize(rows * columns, 0.0);
+    for vertices in product.ranges(columns) {
+        scorer.score_replaced(&kept, (batches[0].replaced, product), vertices, (matrix, columns))?;
+    }
+    Ok(columns)
 }
 
 impl QueryBatch {
@@ -258,17 +298,6 @@ impl QueryBatch {
             indptr[dst + 1] += indptr[dst];
         }
         Pairs { indptr, src }
-    }
-
-    /// Fills in the scores of every kept end with all vertices, by end: products, so many candidates at a time.
-    fn product_scores(&self, candidates: usize, scorer: &mut Scorer, matrix: &mut Vec<f32>) -> Result<()> {
-        let all = self.candidates.first().map_or(0..0, Clone::clone);
-        matrix.resize(self.ends.len() * all.len(), 0.0);
-        for first in all.clone().step_by(candidates.max(1)) {
-            let vertices = first..all.end.min(first + candidates as u32);
-            scorer.score_candidates((self.graph, self.replaced), &self.ends, vertices, (matrix, all.len()))?;
-        }
-        Ok(())
     }
 
     /// The scores of [`QueryBatch::pairs`], by kept end.

@@ -43,8 +43,8 @@ struct Program {
     inputs: Vec<SharedBuffer>,
     /// Full-graph result that feeds each input.
     given: Vec<String>,
-    /// Result with the scores of each link graph; empty for one whose scores the program does not compute.
-    results: Vec<String>,
+    /// Result with the scores of each link graph, if the program computes them.
+    results: Vec<Option<String>>,
 }
 
 /// The graphs of a scoring program.
@@ -65,6 +65,29 @@ pub(super) struct Pairs {
     /// CSC positions of each destination's pairs. `[destinations + 1]`; empty without pairs.
     pub indptr: Vec<u64>,
     pub src: Vec<u32>,
+}
+
+/// Vertices that take the place of an end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Replacements {
+    of: VertexType,
+    /// How many are scored at a time.
+    at_a_time: usize,
+}
+
+impl Replacements {
+    /// The ranges of all vertices, of which there are so many, that are scored at a time.
+    pub fn ranges(self, count: usize) -> impl Iterator<Item = Range<u32>> {
+        let step = self.at_a_time.max(1);
+        (0..count).step_by(step).map(move |first| first as u32..count.min(first + step) as u32)
+    }
+
+    /// Kept ends of links that are ranked at a time among all vertices, of which there are so many.
+    pub fn kept_at_a_time(self, count: usize) -> usize {
+        // Few rows make a slow product, and many a large matrix of scores.
+        let room = (2 * SCORES / count.max(1)).max(4);
+        (SCORES / self.at_a_time.max(1)).clamp(1, room)
+    }
 }
 
 impl Pairs {
@@ -135,35 +158,43 @@ impl Scorer {
         self.pairs.scores(graph)
     }
 
-    /// How many vertices in place of this end (`In`: the destination) of the links of a graph are scored at a time. `None` where pairs
-    /// are scored one by one.
-    pub fn candidates(&self, graph: usize, end: Direction) -> Option<usize> {
+    /// The vertices in place of this end (`In`: the destination) of the links of a graph, if many of them are scored at a time. `None`
+    /// where pairs are scored one by one.
+    pub fn replacements(&self, graph: usize, end: Direction) -> Option<Replacements> {
         let program = self.rank[end as usize].as_ref()?;
-        (!program.results[graph].is_empty()).then_some(program.tables.candidates)
+        program.results[graph].as_ref()?;
+        let [src, dst] = program.tables.ends(graph)?;
+        let of = if end == Direction::In { dst } else { src };
+        Some(Replacements { of, at_a_time: program.tables.candidates })
     }
 
-    /// Adds the scores of links of a graph, given by the end that is kept, with these vertices in place of the other `end` to a matrix with
-    /// a row for each link and a column for each candidate, of which there are so many.
+    /// Scores links, given by graph and the ends that are kept, with these vertices in place of the other `end`: columns of a matrix with a
+    /// row for each link and so many columns, one for each vertex. Scores lack what is the same in a row.
     ///
-    /// There are at most [`Scorer::candidates`] vertices, which are the columns as well. Scores lack what is the same in a row.
-    pub fn score_candidates(
+    /// The ends are replaced by vertices of one type, by at most so many at a time as [`Scorer::replacements`] says.
+    pub fn score_replaced(
         &mut self,
-        (graph, end): (usize, Direction),
-        kept: &[u32],
+        links: &[(usize, &[u32])],
+        (end, replacements): (Direction, Replacements),
         vertices: Range<u32>,
         (matrix, columns): (&mut [f32], usize),
     ) -> Result<()> {
         let missing = || ExecError::Unsupported("internal error: the model has no program for ranks".into());
         let program = self.rank[end as usize].as_mut().ok_or_else(missing)?;
-        let [src, dst] = program.tables.ends(graph).ok_or_else(missing)?;
-        let pairs = Pairs::of_kept(kept, end.opposite(), program.tables.num_vertices[dst.index()]);
-        let replaced = if end == Direction::In { dst } else { src };
-        program.run(&[(graph, &pairs)], Some((replaced, vertices.clone())))?;
-        let candidates = program.tables.candidates;
-        let scores = program.scores(graph)?;
+        let pairs = |&(graph, kept): &(usize, &[u32])| {
+            let [_, dst] = program.tables.ends(graph).ok_or_else(missing)?;
+            Ok((graph, Pairs::of_kept(kept, end.opposite(), program.tables.num_vertices[dst.index()])))
+        };
+        let pairs: Vec<(usize, Pairs)> = links.iter().map(pairs).collect::<Result<_>>()?;
+        let sets: Vec<(usize, &Pairs)> = pairs.iter().map(|(graph, pairs)| (*graph, pairs)).collect();
+        program.run(&sets, Some((replacements.of, vertices.clone())))?;
         let [first, last] = [vertices.start as usize, vertices.end as usize];
-        for (row, scores) in matrix.chunks_exact_mut(columns).zip(scores.chunks_exact(candidates)) {
-            row[first..last].copy_from_slice(&scores[..last - first]);
+        let mut rows = matrix.chunks_exact_mut(columns);
+        for (graph, kept) in links {
+            let scores = program.scores(*graph)?;
+            for (row, scores) in rows.by_ref().zip(scores.chunks_exact(replacements.at_a_time)).take(kept.len()) {
+                row[first..last].copy_from_slice(&scores[..last - first]);
+            }
         }
         Ok(())
     }
@@ -188,9 +219,8 @@ impl Program {
         let given: Vec<String> = inputs.iter().map(|decl| given(&decl.binding)).collect::<Result<_>>()?;
         let result = |graph: &Graph| {
             let name = format!("{output}.{}", executable.infer.graphs[graph.index()].name);
-            let known =
-                kernels.outputs.iter().any(|output| matches!(&output.kind, OutputKind::Result(of) if *of == name));
-            if known { name } else { String::new() }
+            let is_it = |output: &kernel::Output| matches!(&output.kind, OutputKind::Result(of) if *of == name);
+            kernels.outputs.iter().any(is_it).then_some(name)
         };
         let results = target.graphs.iter().map(result).collect();
         // Created without vertices; their inputs are set before scoring.
@@ -214,8 +244,8 @@ impl Program {
 
     /// Scores of a link graph from the last run.
     fn scores(&mut self, graph: usize) -> Result<&[f32]> {
-        let name = &self.results[graph];
-        let missing = || ExecError::Unsupported(format!("the model has no scores `{name}`"));
+        let missing = || ExecError::Unsupported("internal error: the program has no scores of these links".into());
+        let name = self.results[graph].as_ref().ok_or_else(missing)?;
         Ok(self.session.read(SCORE, name)?.ok_or_else(missing)?.numbers)
     }
 }
@@ -305,7 +335,7 @@ pub(crate) fn memory(
     data: &BoundData,
 ) -> Result<u64> {
     let links_of = |number: usize| data.held_out.iter().filter_map(move |links| Some(links.get(number)?.len()));
-    let ranked = (0..target.graphs.len()).flat_map(links_of).max().unwrap_or(0);
+    let ranked = data.held_out.iter().map(|links| links.iter().map(Vec::len).sum()).max().unwrap_or(0);
     let mut bytes = 0;
     for role in [Role::Score, Role::Rank(Direction::In), Role::Rank(Direction::Out)] {
         let Some(kernels) = executable.kernels(role) else { continue };
@@ -318,11 +348,14 @@ pub(crate) fn memory(
                 Role::Score => {
                     (3 * links_of(number).chain([topology.all_edges() as usize]).max().unwrap_or(0)).min(PAIRS)
                 }
-                // Links of one graph are ranked at a time.
-                _ if number == 0 => {
-                    ranked.min(kept_at_a_time(tables.candidates, topology.num_src.max(topology.num_dst)))
-                }
-                _ => 0,
+                // The links of a graph, or of several that are fewer, are ranked at a time.
+                _ => match tables.ends(number) {
+                    Some([of, _]) if number == 0 => {
+                        let all = topology.num_src.max(topology.num_dst);
+                        ranked.min(Replacements { of, at_a_time: tables.candidates }.kept_at_a_time(all))
+                    }
+                    _ => 0,
+                },
             } as u64;
             (number, Pairs { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: vec![0; num as usize] })
         };
@@ -341,13 +374,6 @@ pub(crate) fn memory(
         bytes += backend.plan(&[role], bound, None)?.memory().bytes();
     }
     Ok(bytes)
-}
-
-/// Kept ends of links that are ranked at a time, among so many vertices at a time and in all.
-pub(super) fn kept_at_a_time(candidates: usize, all: usize) -> usize {
-    // Few rows make a slow product, and many a large matrix of scores.
-    let room = (2 * SCORES / all.max(1)).max(4);
-    (SCORES / candidates.max(1)).clamp(1, room)
 }
 
 /// By graph: whether a program traverses it from its sources.
