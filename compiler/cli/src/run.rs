@@ -139,7 +139,7 @@ fn infer_with(args: &InferArgs, ranks: Option<Ranks>) -> Result<ExitCode, Failur
     ];
     check_apart(&[("the output", Some(&args.out))], &read, args.model.data.as_deref())?;
     let weights = weights_of("infer", &args.model, args.weights.as_deref())?;
-    let format = ResultFormat::of(&args.out);
+    let format = ResultFormat::of(&args.out)?;
     if args.links.is_some() {
         format.check_scores()?;
     }

@@ -13,7 +13,7 @@ use crate::{Error, Naming, Prepared};
 /// The format of a file with outputs, which its ending chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResultFormat {
-    /// An array of numbers; any ending that is not one of the others.
+    /// An array of numbers; also without an ending.
     Npy,
     /// A table of text ([`Naming::table`]).
     Csv,
@@ -23,14 +23,19 @@ pub enum ResultFormat {
 
 impl ResultFormat {
     /// The format of a file of this name.
-    pub fn of(path: &Path) -> Self {
-        let ends_with = |ending: &str| path.extension().is_some_and(|end| end.eq_ignore_ascii_case(ending));
-        if ends_with("csv") {
-            ResultFormat::Csv
-        } else if ends_with("parquet") {
-            ResultFormat::Parquet
-        } else {
-            ResultFormat::Npy
+    ///
+    /// # Errors
+    /// An ending that stands for no format.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let ending = path.extension().map_or(String::new(), |ending| ending.to_string_lossy().to_lowercase());
+        match &ending[..] {
+            "" | "npy" => Ok(ResultFormat::Npy),
+            "csv" => Ok(ResultFormat::Csv),
+            "parquet" => Ok(ResultFormat::Parquet),
+            _ => Err(Error::input(format!(
+                "`{}` ends in `.{ending}`: outputs are written as `.npy`, `.csv` or `.parquet`",
+                path.display()
+            ))),
         }
     }
 
@@ -90,7 +95,8 @@ impl Prepared {
     /// `None` for an output that is not of edges, and for a table.
     pub fn edges_file(&self, output: Option<&str>, path: &Path) -> Option<PathBuf> {
         let of_edges = self.family(output).is_some_and(|family| family.rows == FamilyRows::Edges);
-        (of_edges && ResultFormat::of(path) == ResultFormat::Npy).then(|| edges_beside(path))
+        let is_array = ResultFormat::of(path).is_ok_and(|format| format == ResultFormat::Npy);
+        (of_edges && is_array).then(|| edges_beside(path))
     }
 
     /// An output of vertices, semantic graphs or edges with the current parameters; without a name, the trained one or
@@ -138,10 +144,10 @@ impl Inferred {
     /// positions of semantic graphs, and destinations. Atomic.
     ///
     /// # Errors
-    /// When a file cannot be written; an old one is then unchanged.
+    /// An ending that stands for no format, or a file that cannot be written; an old one is then unchanged.
     pub fn write(&self, naming: &Naming, path: &Path) -> Result<(), Error> {
         let Inferred { output, values, probabilities, .. } = self;
-        let bytes = match (ResultFormat::of(path), values) {
+        let bytes = match (ResultFormat::of(path)?, values) {
             (ResultFormat::Csv, OutputValues::Vertices(rows)) => naming.csv(output, rows, *probabilities)?,
             (ResultFormat::Csv, OutputValues::Family(found)) => naming.family_csv(output, found)?,
             (ResultFormat::Parquet, OutputValues::Vertices(rows)) => {

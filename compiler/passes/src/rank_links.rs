@@ -23,14 +23,14 @@
 //! The edges are links with an end that is kept, once each; of the other end nothing is read. The program runs on some of them and some vertices
 //! at a time, which the runtime chooses. Rows of vertices beyond the last one are zero.
 
-use hgnnc_ir::{Dataflow, Direction, Output, Space};
+use hgnnc_ir::{Dataflow, Direction, Output, Space, VertexType};
 
 use crate::score_links::parts;
 use crate::shared_samples::Samples;
 
-/// The scores of links with so many vertices in place of their destinations (`In`) or sources, of the graphs whose scores are linear in
-/// these. `None` if there are none. The tables are those of the scores of pairs, followed by those of the vertices.
-pub fn rank_links(flow: &Dataflow, end: Direction, count: u32) -> Option<Dataflow> {
+/// The scores of links with `count` vertices of the type in place of their destinations (`In`) or sources, of the graphs whose scores
+/// are linear in these. `None` if there are none. The tables are those of the scores of pairs, followed by those of the vertices.
+pub fn rank_links(flow: &Dataflow, end: Direction, count: &dyn Fn(VertexType) -> u32) -> Option<Dataflow> {
     let (_, mut program) = parts(flow)?;
     program.name = format!("{}.{}", flow.name, if end == Direction::In { "destinations" } else { "sources" });
     let scores = std::mem::take(&mut program.outputs);

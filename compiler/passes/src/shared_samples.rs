@@ -30,7 +30,7 @@ use hgnnc_ir::training::RankingLoss;
 use hgnnc_ir::{BinaryOp, Dataflow, Dim, Direction, Graph, Op, Phase, Reduce, Space, Type, Value, VertexType};
 use rustc_hash::FxHashMap;
 
-use crate::differentiate::derivatives;
+use crate::differentiate::{derivatives, hands_on};
 use crate::minibatch::NotBatchable;
 
 /// Stands for -∞: added to a number, it leaves nothing in a sum of exponentials, and its derivatives are numbers.
@@ -49,7 +49,8 @@ pub fn share_samples(flow: &mut Dataflow, count: u32, ends: &[Direction]) -> Res
         let args: Vec<Value> = data.args.iter().map(|arg| map[arg.index()]).collect();
         map.push(match data.op {
             Op::LinkLoss(RankingLoss::CrossEntropy) => {
-                let mut samples = Samples::new(&mut new, count);
+                let count = |_| count;
+                let mut samples = Samples::new(&mut new, &count);
                 samples.loss(&args, ends).map_err(|why| NotBatchable { why, origin: data.origin })?
             }
             _ => new.push(data.op.clone(), &args).expect("the program is typed"),
@@ -62,10 +63,11 @@ pub fn share_samples(flow: &mut Dataflow, count: u32, ends: &[Direction]) -> Res
     Ok(())
 }
 
-/// Scores of pairs whose end is one of so many samples of the vertices, the same for all links.
+/// Scores of pairs whose end is one of some samples of the vertices, the same for all links.
 pub(crate) struct Samples<'a> {
     flow: &'a mut Dataflow,
-    count: u32,
+    /// The number of samples of a vertex type.
+    count: &'a dyn Fn(VertexType) -> u32,
     /// The rows of a vertex value at the samples.
     tables: FxHashMap<Value, Value>,
 }
@@ -79,7 +81,7 @@ pub(crate) struct LinearScores {
 }
 
 impl<'a> Samples<'a> {
-    pub fn new(flow: &'a mut Dataflow, count: u32) -> Self {
+    pub fn new(flow: &'a mut Dataflow, count: &'a dyn Fn(VertexType) -> u32) -> Self {
         Self { flow, count, tables: FxHashMap::default() }
     }
 
@@ -170,6 +172,23 @@ impl<'a> Samples<'a> {
     fn queries(&mut self, score: Value, rows: &[Value], direction: Direction) -> Result<Vec<Option<Value>>, String> {
         let not_linear = format!("the score is not linear in the rows of the {}", name(direction));
         let before = self.flow.values.len();
+        // A part of the score that hands no gradient on to the rows is not constant for that.
+        let mut of_score = vec![false; score.index() + 1];
+        of_score[score.index()] = true;
+        for value in (0..=score.index()).rev() {
+            if of_score[value] {
+                self.flow.values[value].args.iter().for_each(|arg| of_score[arg.index()] = true);
+            }
+        }
+        let mut read = vec![false; score.index() + 1];
+        for value in (0..=score.index()).filter(|&value| of_score[value]) {
+            let data = &self.flow.values[value];
+            let depends = data.args.iter().any(|arg| read[arg.index()]);
+            if depends && !hands_on(&data.op) {
+                return Err(not_linear);
+            }
+            read[value] = depends || rows.contains(&Value::new(value));
+        }
         let sum = self.push(Op::ReduceSpace(Reduce::Sum), &[score])?;
         let found = derivatives(self.flow, sum, rows).map_err(|error| format!("{not_linear}: {}", error.reason))?;
         for data in &mut self.flow.values[before..] {
@@ -193,12 +212,13 @@ impl<'a> Samples<'a> {
         }
         let ty = self.flow.ty(of).clone();
         let Space::Vertices(vertex) = ty.space else { unreachable!("ends are vertices") };
-        let graph = self.flow.graph_to_samples(vertex, self.count);
+        let count = (self.count)(vertex);
+        let graph = self.flow.graph_to_samples(vertex, count);
         let gathered = self.push(Op::GatherSrc(graph), &[of])?;
         let sum = Op::Segment { graph, direction: Direction::In, reduce: Reduce::Sum };
         let rows = self.push(sum, &[gathered])?;
         let table = self.push(Op::Unrows, &[rows])?;
-        let dims = std::iter::once(Dim::Fixed(self.count as usize)).chain(ty.dims).collect();
+        let dims = std::iter::once(Dim::Fixed(count as usize)).chain(ty.dims).collect();
         let table = self.push(Op::Reshape(dims), &[table])?;
         self.tables.insert(of, table);
         Ok(table)
@@ -208,7 +228,7 @@ impl<'a> Samples<'a> {
     fn is_sample(&mut self, graph: Graph, direction: Direction) -> Result<Value, String> {
         let decl = &self.flow.graphs[graph.index()];
         let vertex: VertexType = if direction == Direction::In { decl.dst } else { decl.src };
-        let samples = self.flow.graph_to_samples(vertex, self.count);
+        let samples = self.flow.graph_to_samples(vertex, (self.count)(vertex));
         let one = self.flow.constant(1.0);
         let ones = self.push(Op::Broadcast(Type::new(Space::Edges(samples), vec![])), &[one])?;
         let count = Op::Segment { graph: samples, direction: Direction::Out, reduce: Reduce::Sum };

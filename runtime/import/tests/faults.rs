@@ -148,6 +148,7 @@ fn faults_in_tables_are_told_with_file_line_value_and_way_out() {
         ),
         ("users.csv", "Rome,u2", "Rome", &["users.csv:2: there are 6 fields, but 7 columns"]),
         ("users.csv", "Rome,u2", "Rome, Italy,u2", &["users.csv:2: there are 8 fields, but 7 columns", "in quotes"]),
+        ("users.csv", "age,city", "age,age", &["users.csv:1: two columns are named `age`: columns "]),
         ("users.csv", "age,city", "years,city", &["users.csv:1: there is no column `age` (there is `id`"]),
         (
             "users.csv",

@@ -1,6 +1,6 @@
 //! WN18RR: groups of synonyms and the relations between them, with links of all relations to predict.
 //!
-//! What can be predicted there is here as well. Relations that hold in both directions (a verb group, a derived form) hold a link
+//! Links can be predicted here for the same reasons as there. Relations that hold in both directions (a verb group, a derived form) hold a link
 //! and its reverse, and each is in a part of its own: the reverse of a test link is a training link most of the time. The others stay
 //! within a topic, where few popular destinations have most of the links.
 
@@ -24,28 +24,33 @@ struct RelationShape {
     name: &'static str,
     /// Training, validation and test links.
     links: [usize; 3],
-    /// Entities that are sources, and those that are destinations, of training links.
-    ends: [usize; 2],
-    /// Whether nearly all links have their reverse.
-    symmetric: bool,
+    ends: Ends,
 }
 
-const fn relation(name: &'static str, links: [usize; 3], ends: [usize; 2], symmetric: bool) -> RelationShape {
-    RelationShape { name, links, ends, symmetric }
+/// The number of entities at the ends of training links.
+enum Ends {
+    /// Sources and destinations.
+    Apart(usize, usize),
+    /// Both, of links of which nearly all have their reverse.
+    Symmetric(usize),
+}
+
+const fn relation(name: &'static str, links: [usize; 3], ends: Ends) -> RelationShape {
+    RelationShape { name, links, ends }
 }
 
 const RELATIONS: [RelationShape; 11] = [
-    relation("_also_see", [1299, 41, 56], [707, 787], true),
-    relation("_derivationally_related_form", [29_715, 1078, 1074], [16_102, 16_109], true),
-    relation("_has_part", [4816, 154, 172], [1978, 3990], false),
-    relation("_hypernym", [34_796, 1174, 1251], [34_033, 9500], false),
-    relation("_instance_hypernym", [2921, 107, 122], [2466, 404], false),
-    relation("_member_meronym", [7402, 273, 253], [3095, 7340], false),
-    relation("_member_of_domain_region", [923, 34, 26], [114, 873], false),
-    relation("_member_of_domain_usage", [629, 22, 24], [25, 594], false),
-    relation("_similar_to", [80, 3, 3], [77, 76], true),
-    relation("_synset_domain_topic_of", [3116, 105, 114], [2972, 309], false),
-    relation("_verb_group", [1138, 43, 39], [978, 980], true),
+    relation("_also_see", [1299, 41, 56], Ends::Symmetric(707)),
+    relation("_derivationally_related_form", [29_715, 1078, 1074], Ends::Symmetric(16_102)),
+    relation("_has_part", [4816, 154, 172], Ends::Apart(1978, 3990)),
+    relation("_hypernym", [34_796, 1174, 1251], Ends::Apart(34_033, 9500)),
+    relation("_instance_hypernym", [2921, 107, 122], Ends::Apart(2466, 404)),
+    relation("_member_meronym", [7402, 273, 253], Ends::Apart(3095, 7340)),
+    relation("_member_of_domain_region", [923, 34, 26], Ends::Apart(114, 873)),
+    relation("_member_of_domain_usage", [629, 22, 24], Ends::Apart(25, 594)),
+    relation("_similar_to", [80, 3, 3], Ends::Symmetric(77)),
+    relation("_synset_domain_topic_of", [3116, 105, 114], Ends::Apart(2972, 309)),
+    relation("_verb_group", [1138, 43, 39], Ends::Symmetric(978)),
 ];
 
 pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) -> Result<(), SynthError> {
@@ -61,17 +66,21 @@ pub(super) fn write(out: &mut Writer<'_>, generator: &str, mut rng: ChaCha8Rng) 
     }
     let (mut sources, mut destinations, mut held_out) = (vec![], vec![], [vec![], vec![]]);
     for (at, relation) in RELATIONS.iter().enumerate() {
-        let mut pool = |end: usize| {
+        let mut pool = |entities: usize, exponent: f64| {
             let mut ids = draw::shuffled(ENTITIES, &mut rng);
-            ids.truncate(relation.ends[end]);
-            Pool::new(ids, EXPONENTS[end], &topic, TOPICS)
+            ids.truncate(entities);
+            Pool::new(ids, exponent, &topic, TOPICS)
         };
-        let pools = [pool(0), pool(1)];
         let total: usize = relation.links.iter().sum();
-        let mut links = if relation.symmetric {
-            draw::symmetric(&pools[0], &topic, total.next_multiple_of(2), AFFINITY, &mut rng)
-        } else {
-            draw::pairs(&pools[0], &pools[1], (&topic, &topic), total, AFFINITY, &mut rng)
+        let mut links = match relation.ends {
+            Ends::Symmetric(entities) => {
+                let pool = pool(entities, EXPONENTS[0]);
+                draw::symmetric(&pool, &topic, total.next_multiple_of(2), AFFINITY, &mut rng)
+            }
+            Ends::Apart(sources, destinations) => {
+                let pools = [pool(sources, EXPONENTS[0]), pool(destinations, EXPONENTS[1])];
+                draw::pairs(&pools[0], &pools[1], (&topic, &topic), total, AFFINITY, &mut rng)
+            }
         };
         links.shuffle(&mut rng);
         for (part, size) in held_out.iter_mut().zip(&relation.links[1..]) {

@@ -57,6 +57,8 @@ fn outputs_are_tried_before_the_work() {
             assert!(!run.err.contains("epoch "), "nothing has begun: {}", run.err);
         }
     }
+    let unknown = place.with_data("infer", &["--weights", "w.safetensors", "--out", "rows.tsv"]);
+    unknown.fails(1, &["`rows.tsv` ends in `.tsv`", "`.npy`, `.csv` or `.parquet`"]);
     place.with_data("train", &["--report", "x", "--weights-out", "x"]).fails(1, &["`x` cannot be both"]);
     place.with_data("train", &["--checkpoint", "file"]).fails(1, &["`file` cannot be a folder"]);
     place.with_data("train", &["--checkpoint", "file/deep"]).fails(1, &["`file/deep` cannot be a folder"]);

@@ -183,15 +183,19 @@ fn depends_on(flow: &Dataflow, num_forward: usize, is_leaf: impl Fn(Value) -> bo
         let through = match &data.op {
             _ if is_leaf(Value::new(index)) => true,
             Op::Param(_) | Op::Input(_) => false,
-            Op::Unary(f) => {
-                !matches!(f, UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) && needed[data.args[0].index()]
-            }
-            Op::Binary(BinaryOp::Eq | BinaryOp::Gt) => false,
-            op => !op.blocks_gradient() && data.args.iter().any(|a| needed[a.index()]),
+            op => hands_on(op) && data.args.iter().any(|a| needed[a.index()]),
         };
         needed.push(through);
     }
     needed
+}
+
+/// Whether an operation hands a gradient on to its operands.
+pub(crate) fn hands_on(op: &Op) -> bool {
+    match op {
+        Op::Unary(UnaryOp::Sign | UnaryOp::Step | UnaryOp::Floor) | Op::Binary(BinaryOp::Eq | BinaryOp::Gt) => false,
+        op => !op.blocks_gradient(),
+    }
 }
 
 struct Tape<'a> {

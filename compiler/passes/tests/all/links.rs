@@ -113,7 +113,7 @@ fn scores_with_all_vertices_are_those_of_pairs() {
             let all = bindings.num_vertices[vertex.index()];
             // More rows than vertices: the last ones are zero.
             let count = all as u32 + 2;
-            let program = rank_links(&flow, end, count).expect("an inner product is linear in either end");
+            let program = rank_links(&flow, end, &|_| count).expect("an inner product is linear in either end");
             verify(&program).unwrap_or_else(|broken| panic!("seed {seed}: {broken:#?}\n{flow}\n{program}"));
             let scores = |program: &Dataflow, edges: Vec<Vec<(u32, u32)>>| {
                 let mut bound = bindings.clone();
@@ -186,11 +186,28 @@ fn network_of_the_source() -> Dataflow {
 #[test]
 fn scores_of_networks_are_products_at_the_other_end() {
     let flow = network_of_the_source();
-    assert_eq!(rank_links(&flow, Direction::Out, 8), None);
-    let mut of_destinations = rank_links(&flow, Direction::In, 8).expect("the score is linear in the destination");
+    assert_eq!(rank_links(&flow, Direction::Out, &|_| 8), None);
+    let mut of_destinations = rank_links(&flow, Direction::In, &|_| 8).expect("the score is linear in the destination");
     verify(&of_destinations).unwrap_or_else(|broken| panic!("{broken:#?}\n{of_destinations}"));
     hgnnc_passes::dce::dce(&mut of_destinations, &mut Default::default());
     insta::assert_snapshot!(of_destinations.to_string());
+}
+
+/// A part of the score without a derivative is not the same for all vertices for that.
+#[test]
+fn parts_that_hand_on_no_gradient_are_not_linear() {
+    for op in ["neg", "sign", "stop_gradient"] {
+        let text = format!(
+            "dataflow d {{ vertex A from \"a\" relation r: A -> A from \"r\" graph l: A -> A = >r links \
+             input x : f32[A; 2] = features(A) %0 = input x : f32[A; 2] @FP \
+             %1 = gather.src l, %0 : f32[edges(l); 2] @NA %2 = gather.dst l, %0 : f32[edges(l); 2] @NA \
+             %3 = mul %1, %2 : f32[edges(l); 2] @NA %4 = {op} %2 : f32[edges(l); 2] @NA \
+             %5 = add %3, %4 : f32[edges(l); 2] @NA %6 = reduce.sum(axes 1) %5 : f32[edges(l)] @NA result s.l = %6 }}"
+        );
+        let flow = hgnnc_ir::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(rank_links(&flow, Direction::In, &|_| 8).is_some(), op == "neg", "{op}");
+        assert!(rank_links(&flow, Direction::Out, &|_| 8).is_some(), "{op} is of the destination");
+    }
 }
 
 #[test]

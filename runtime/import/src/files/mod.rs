@@ -235,14 +235,21 @@ impl Rows {
         &self.columns
     }
 
-    /// The positions of columns; those that are not there are reported.
+    /// The positions of columns; those that are not there, or twice, are reported.
     pub fn positions(&self, names: &[String], faults: &mut Faults) -> Option<Vec<usize>> {
         let mut missing = Vec::new();
         let mut found = Vec::new();
         for name in names {
-            match self.columns.iter().position(|column| column == name) {
-                Some(at) => found.push(at),
+            let mut all = self.columns.iter().enumerate().filter(|(_, column)| *column == name);
+            match all.next() {
+                Some((at, _)) => found.push(at),
                 None => missing.push(format!("`{name}`")),
+            }
+            if let Some((again, _)) = all.next() {
+                let first = found.last().map_or(0, |at| at + 1);
+                let message = format!("two columns are named `{}`: columns {first} and {}", shown(name), again + 1);
+                faults.add(&self.path, Some(1), message);
+                return None;
             }
         }
         if missing.is_empty() {

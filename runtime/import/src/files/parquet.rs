@@ -64,6 +64,10 @@ impl ParquetRows {
             let plural = if missing.len() == 1 { "" } else { "s" };
             return Err(format!("there is no column{plural} {} (there is {known})", missing.join(", ")));
         }
+        let twice = |name: &&String| columns.iter().filter(|column| column.name() == **name).count() > 1;
+        if let Some(name) = wanted.iter().find(twice) {
+            return Err(format!("two columns are named `{}`", shown(name)));
+        }
         // Only these are decoded, in the order of the file. A file needs a column, so that its rows are counted.
         let mut kept: Vec<Arc<Type>> =
             columns.iter().filter(|c| wanted.iter().any(|w| w == c.name())).cloned().collect();

@@ -161,7 +161,7 @@ impl Queries<'_> {
         let mut rest = &batches[whole.own_part(batches.len())];
         while let Some(first) = rest.first() {
             if let Some(product) = first.product {
-                let (now, later) = rest.split_at(at_a_time(rest, product));
+                let (now, later) = rest.split_at(scored_together(rest, product));
                 rest = later;
                 let columns = product_scores(now, product, scorer, &mut matrix)?;
                 let mut scores = &matrix[..];
@@ -191,8 +191,8 @@ impl Queries<'_> {
             scorer.score(&named)?;
             for batch in now {
                 let pool = scorer.pool();
-                let scores = batch.by_end(scorer.scores(batch.graph)?);
-                let ranks = pool.install(|| batch.ranks(&scores, &self.known[batch.graph]));
+                let scores = scorer.scores(batch.graph)?;
+                let ranks = pool.install(|| batch.ranks(&batch.by_end(scores), &self.known[batch.graph]));
                 own.extend(ranks.into_iter().map(f64::to_bits));
             }
         }
@@ -208,7 +208,7 @@ fn query_batches(
     candidates: &Candidates,
 ) -> Vec<QueryBatch> {
     let most = match product {
-        Some(product) => product.kept_at_a_time(candidates.count()),
+        Some(product) => product.kept_together(candidates.count()),
         None => PAIRS.div_ceil(candidates.count().max(1)),
     };
     let kept = |&(src, dst): &(u32, u32)| if replaced == Direction::In { src } else { dst };
@@ -229,13 +229,22 @@ fn query_batches(
         }
         work
     };
-    by_end.chunks(most.max(1)).map(work).collect()
+    match product {
+        // The rows of the kept ends are spread, so that threads share them.
+        Some(_) => {
+            let batches = by_end.len().div_ceil(most.max(1));
+            let spread = |first| by_end.iter().skip(first).step_by(batches).copied().collect::<Vec<_>>();
+            (0..batches).map(|first| work(&spread(first))).collect()
+        }
+        None => by_end.chunks(most.max(1)).map(work).collect(),
+    }
 }
 
-/// How many batches are scored with the first one: those of other graphs, with an end replaced by the same vertices, while there is room.
-fn at_a_time(batches: &[QueryBatch], product: Replacements) -> usize {
+/// Counts the batches that are scored with the first one: those of other graphs, with an end replaced by the same vertices, while there
+/// is room.
+fn scored_together(batches: &[QueryBatch], product: Replacements) -> usize {
     let first = &batches[0];
-    let most = product.kept_at_a_time(first.candidates[0].len());
+    let most = product.kept_together(first.candidates[0].len());
     let (mut num, mut ends) = (1, first.ends.len());
     for pair in batches.windows(2) {
         let [before, batch] = pair else { break };
@@ -260,9 +269,7 @@ fn product_scores(
     let kept: Vec<(usize, &[u32])> = batches.iter().map(|batch| (batch.graph, &batch.ends[..])).collect();
     let rows: usize = kept.iter().map(|(_, kept)| kept.len()).sum();
     matrix.resize(rows * columns, 0.0);
-    for vertices in product.ranges(columns) {
-        scorer.score_replaced(&kept, (batches[0].replaced, product), vertices, (matrix, columns))?;
-    }
+    scorer.score_replaced(&kept, (batches[0].replaced, product), (matrix, columns))?;
     Ok(columns)
 }
 
@@ -305,17 +312,18 @@ impl QueryBatch {
         if self.replaced == Direction::Out {
             return Cow::Borrowed(scores);
         }
-        let mut moved = Vec::with_capacity(scores.len());
         let mut first = 0;
+        let mut rows = vec![];
         for block in self.blocks() {
             let (ends, all) = (block.len(), self.candidates[block.start].len());
             let scores = &scores[first..first + ends * all];
-            for end in 0..ends {
-                moved.extend(scores.iter().skip(end).step_by(ends));
-            }
+            rows.extend((0..ends).map(|end| (scores, end, ends)));
             first += ends * all;
         }
-        Cow::Owned(moved)
+        let row = |(scores, end, ends): (&[f32], usize, usize)| -> Vec<f32> {
+            scores.iter().skip(end).step_by(ends).copied().collect()
+        };
+        Cow::Owned(rows.into_par_iter().map(row).collect::<Vec<_>>().concat())
     }
 
     /// Rank of each link, from the scores of each kept end with its candidates.
@@ -352,7 +360,7 @@ impl QueryBatch {
     }
 }
 
-/// How many scores are above one, and how many equal it.
+/// Counts the scores that are above one, and those that equal it.
 fn count(scores: &[f32], score: f32) -> (u64, u64) {
     scores.chunks(1 << 16).fold((0, 0), |(above, equal), scores| {
         // Numbers of 32 bits are counted as many at a time as scores are compared.

@@ -23,6 +23,8 @@ use crate::copy_params;
 const SCORE: usize = 0;
 /// Scores that a program for ranks computes at a time.
 const SCORES: usize = 1 << 21;
+/// Scores of links with all vertices that are kept until the links are ranked.
+const MATRIX: usize = 1 << 25;
 
 /// The programs that score pairs of vertices.
 pub(super) struct Scorer {
@@ -55,8 +57,8 @@ struct PairTables {
     graphs: Vec<Option<usize>>,
     /// By graph: whether it is traversed from its sources.
     outgoing: Vec<bool>,
-    /// Vertices that take the place of an end at a time; 0 for pairs.
-    candidates: usize,
+    /// For each vertex type, how many vertices take the place of an end at a time; 0 if none do.
+    at_a_time: Vec<usize>,
 }
 
 /// Pairs of a link graph, sorted by destination.
@@ -77,27 +79,28 @@ pub(super) struct Replacements {
 
 impl Replacements {
     /// The ranges of all vertices, of which there are so many, that are scored at a time.
-    pub fn ranges(self, count: usize) -> impl Iterator<Item = Range<u32>> {
+    fn ranges(self, count: usize) -> impl Iterator<Item = Range<u32>> {
         let step = self.at_a_time.max(1);
         (0..count).step_by(step).map(move |first| first as u32..count.min(first + step) as u32)
     }
 
-    /// Kept ends of links that are ranked at a time among all vertices, of which there are so many.
-    pub fn kept_at_a_time(self, count: usize) -> usize {
-        // Few rows make a slow product, and many a large matrix of scores.
-        let room = (2 * SCORES / count.max(1)).max(4);
+    /// Kept ends of links that are ranked together among all vertices, of which there are so many.
+    pub fn kept_together(self, count: usize) -> usize {
+        // Few rows make a slow product, and many a large matrix of all scores.
+        let room = (MATRIX / count.max(1)).max(4);
         (SCORES / self.at_a_time.max(1)).clamp(1, room)
     }
 }
 
 impl Pairs {
-    /// Pairs of which one end is given, in this order: destinations for `In`, sources for `Out`. The other end is any vertex; destinations
-    /// ascend.
+    /// Pairs of which one end is given, in this order: destinations for `In`, sources for `Out`. Of the other end nothing is read;
+    /// destinations ascend.
     fn of_kept(kept: &[u32], end: Direction, num_dst: usize) -> Self {
         match end {
             Direction::Out => {
-                let indptr = (0..=num_dst).map(|row| if row == 0 { 0 } else { kept.len() as u64 }).collect();
-                Self { indptr, src: kept.to_vec() }
+                // Threads share rows: each has as many pairs.
+                let (num, rows) = (kept.len() as u64, num_dst.max(1) as u64);
+                Self { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: kept.to_vec() }
             }
             Direction::In => {
                 let mut indptr = vec![0; num_dst + 1];
@@ -165,18 +168,15 @@ impl Scorer {
         program.results[graph].as_ref()?;
         let [src, dst] = program.tables.ends(graph)?;
         let of = if end == Direction::In { dst } else { src };
-        Some(Replacements { of, at_a_time: program.tables.candidates })
+        Some(Replacements { of, at_a_time: program.tables.at_a_time[of.index()] })
     }
 
-    /// Scores links, given by graph and the ends that are kept, with these vertices in place of the other `end`: columns of a matrix with a
-    /// row for each link and so many columns, one for each vertex. Scores lack what is the same in a row.
-    ///
-    /// The ends are replaced by vertices of one type, by at most so many at a time as [`Scorer::replacements`] says.
+    /// Scores links, given by graph and the ends that are kept, with all vertices in place of the other `end`. Fills in a matrix with a row
+    /// for each link and a column for each vertex, of which there are so many. Scores lack what is the same in a row.
     pub fn score_replaced(
         &mut self,
         links: &[(usize, &[u32])],
         (end, replacements): (Direction, Replacements),
-        vertices: Range<u32>,
         (matrix, columns): (&mut [f32], usize),
     ) -> Result<()> {
         let missing = || ExecError::Unsupported("internal error: the model has no program for ranks".into());
@@ -187,13 +187,17 @@ impl Scorer {
         };
         let pairs: Vec<(usize, Pairs)> = links.iter().map(pairs).collect::<Result<_>>()?;
         let sets: Vec<(usize, &Pairs)> = pairs.iter().map(|(graph, pairs)| (*graph, pairs)).collect();
-        program.run(&sets, Some((replacements.of, vertices.clone())))?;
-        let [first, last] = [vertices.start as usize, vertices.end as usize];
-        let mut rows = matrix.chunks_exact_mut(columns);
-        for (graph, kept) in links {
-            let scores = program.scores(*graph)?;
-            for (row, scores) in rows.by_ref().zip(scores.chunks_exact(replacements.at_a_time)).take(kept.len()) {
-                row[first..last].copy_from_slice(&scores[..last - first]);
+        for vertices in replacements.ranges(columns) {
+            let [first, last] = [vertices.start as usize, vertices.end as usize];
+            program.run(&sets, Some((replacements.of, vertices)))?;
+            let mut rows = matrix.chunks_exact_mut(columns);
+            for (graph, kept) in links {
+                let scores = program.scores(*graph)?;
+                for (scores, _) in scores.chunks_exact(replacements.at_a_time).zip(*kept) {
+                    if let Some(row) = rows.next() {
+                        row[first..last].copy_from_slice(&scores[..last - first]);
+                    }
+                }
             }
         }
         Ok(())
@@ -256,20 +260,20 @@ impl PairTables {
         let tables = &kernels.tables;
         let decls = target.graphs.iter().map(|graph| &executable.infer.graphs[graph.index()]);
         let graphs = decls.map(|decl| tables.graphs.iter().position(|own| own.name == decl.name)).collect();
-        let mut candidates = 0;
+        let mut at_a_time = vec![0; tables.vertex_types.len()];
         // Rows of stacks, which the programs do not have, come last.
         let mut num_rows = vec![];
         for (vertex, decl) in tables.vertex_types.iter().enumerate() {
             num_rows.push(match decl.rows {
-                VertexRows::Samples(_, count) => {
-                    candidates = count as usize;
-                    candidates
+                VertexRows::Samples(of, count) => {
+                    at_a_time[of.index()] = count as usize;
+                    count as usize
                 }
                 _ => num_vertices[vertex],
             });
         }
         let outgoing = walks_out(kernels);
-        Self { graph_decls: tables.graphs.clone(), num_vertices: num_rows, graphs, outgoing, candidates }
+        Self { graph_decls: tables.graphs.clone(), num_vertices: num_rows, graphs, outgoing, at_a_time }
     }
 
     /// The vertex types at the sources and destinations of a link graph.
@@ -300,7 +304,7 @@ impl PairTables {
             other.clear();
             match own {
                 _ if decl.share == EdgeShare::Samples => {
-                    // Links of one graph at a time: the vertices are those of one type.
+                    // The ends that are replaced in a run are of one type.
                     let own = candidates.clone().filter(|(of, _)| *of == decl.src).map_or(0..0, |(_, rows)| rows);
                     indptr.clear();
                     indptr.extend((0..=topology.num_dst as u64).map(|row| row.min(own.len() as u64)));
@@ -340,35 +344,52 @@ pub(crate) fn memory(
     for role in [Role::Score, Role::Rank(Direction::In), Role::Rank(Direction::Out)] {
         let Some(kernels) = executable.kernels(role) else { continue };
         let tables = PairTables::new(executable, kernels, target, &data.num_vertices);
-        let of_graph = |(number, graph): (usize, &Graph)| {
-            let topology = &data.graphs[graph.index()];
-            let rows = topology.num_dst.max(1) as u64;
-            let num = match role {
-                // Each link is scored with two negatives.
-                Role::Score => {
-                    (3 * links_of(number).chain([topology.all_edges() as usize]).max().unwrap_or(0)).min(PAIRS)
-                }
-                // The links of a graph, or of several that are fewer, are ranked at a time.
-                _ => match tables.ends(number) {
-                    Some([of, _]) if number == 0 => {
-                        let all = topology.num_src.max(topology.num_dst);
-                        ranked.min(Replacements { of, at_a_time: tables.candidates }.kept_at_a_time(all))
-                    }
-                    _ => 0,
-                },
-            } as u64;
-            (number, Pairs { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: vec![0; num as usize] })
+        let topologies = || target.graphs.iter().map(|graph| &data.graphs[graph.index()]).enumerate();
+        let mut replaced = None;
+        let sets: Vec<(usize, Pairs)> = match role {
+            Role::Rank(end) => {
+                // The links of one graph stand for those of all graphs that are ranked together.
+                let one = topologies().find_map(|(number, topology)| {
+                    let [src, dst] = tables.ends(number)?;
+                    let ([of, kept], count) = match end {
+                        Direction::In => ([dst, src], topology.num_dst),
+                        Direction::Out => ([src, dst], topology.num_src),
+                    };
+                    let at_a_time = tables.at_a_time[of.index()];
+                    (at_a_time > 0).then_some((number, Replacements { of, at_a_time }, count, kept))
+                });
+                let Some((number, replacements, count, kept)) = one else { continue };
+                let num = ranked.min(replacements.kept_together(count));
+                bytes += (num * count * size_of::<f32>()) as u64;
+                replaced = Some((replacements.of, 0..replacements.at_a_time.min(count) as u32));
+                let last = tables.num_vertices[kept.index()].max(1) - 1;
+                let kept: Vec<u32> = (0..num).map(|link| (link * last / num.max(1)) as u32).collect();
+                let num_dst = tables.ends(number).map_or(0, |[_, dst]| tables.num_vertices[dst.index()]);
+                vec![(number, Pairs::of_kept(&kept, end.opposite(), num_dst))]
+            }
+            _ => topologies()
+                .map(|(number, topology)| {
+                    let links = links_of(number).chain([topology.all_edges() as usize]).max().unwrap_or(0);
+                    // Each link is scored with two negatives.
+                    let (num, rows) = ((3 * links).min(PAIRS) as u64, topology.num_dst.max(1) as u64);
+                    let indptr = (0..=rows).map(|row| row * num / rows).collect();
+                    (number, Pairs { indptr, src: vec![0; num as usize] })
+                })
+                .collect(),
         };
-        let sets: Vec<(usize, Pairs)> = target.graphs.iter().enumerate().map(of_graph).collect();
         let sets: Vec<(usize, &Pairs)> = sets.iter().map(|(number, pairs)| (*number, pairs)).collect();
         let mut bound = tables.empty()?;
-        tables.bind(&mut bound, &sets, None);
+        tables.bind(&mut bound, &sets, replaced);
+        // A processor reads the same rows in all programs, and a device has a copy for each.
+        let shared = role != Role::Score && backend.reads_host_memory();
         let input = |decl: &InputDecl| match decl.ty.space {
-            Space::Vertices(vertex) => {
+            Space::Vertices(vertex) if !shared => {
                 let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
                 InputData::Held(tables.num_vertices[vertex.index()] * width)
             }
-            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => InputData::Held(0),
+            Space::Vertices(_) | Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => {
+                InputData::Held(0)
+            }
         };
         bound.inputs = kernels.tables.inputs.iter().map(input).collect();
         bytes += backend.plan(&[role], bound, None)?.memory().bytes();
