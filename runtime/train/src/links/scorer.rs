@@ -380,19 +380,20 @@ pub(crate) fn memory(
         let sets: Vec<(usize, &Pairs)> = sets.iter().map(|(number, pairs)| (*number, pairs)).collect();
         let mut bound = tables.empty()?;
         tables.bind(&mut bound, &sets, replaced);
+        let input = |decl: &InputDecl| match decl.ty.space {
+            Space::Vertices(vertex) => {
+                let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
+                tables.num_vertices[vertex.index()] * width
+            }
+            Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => 0,
+        };
+        let inputs: Vec<usize> = kernels.tables.inputs.iter().map(input).collect();
+        bound.inputs = inputs.iter().map(|&numbers| InputData::Held(numbers)).collect();
+        let session = backend.plan(&[role], bound, None)?.memory().bytes();
         // A processor reads the same rows in all programs, and a device has a copy for each.
         let shared = role != Role::Score && backend.reads_host_memory();
-        let input = |decl: &InputDecl| match decl.ty.space {
-            Space::Vertices(vertex) if !shared => {
-                let width = decl.ty.dims.iter().filter_map(|dim| dim.fixed()).product::<usize>();
-                InputData::Held(tables.num_vertices[vertex.index()] * width)
-            }
-            Space::Vertices(_) | Space::Unit | Space::Edges(_) | Space::Index(_) | Space::Endpoints(..) => {
-                InputData::Held(0)
-            }
-        };
-        bound.inputs = kernels.tables.inputs.iter().map(input).collect();
-        bytes += backend.plan(&[role], bound, None)?.memory().bytes();
+        let known = if shared { inputs.iter().sum::<usize>() * size_of::<f32>() } else { 0 };
+        bytes += session.saturating_sub(known as u64);
     }
     Ok(bytes)
 }
