@@ -21,7 +21,7 @@ use hgnnc_session::Session;
 use rayon::prelude::*;
 
 use super::KnownLinks;
-use super::scorer::{Pairs, Replacements, Scorer};
+use super::scorer::{GROUPS, Pairs, Replacements, Scorer};
 
 /// Pairs scored per batch, one by one.
 const PAIRS: usize = 1 << 21;
@@ -230,11 +230,13 @@ fn query_batches(
         work
     };
     match product {
-        // The rows of the kept ends are spread, so that threads share them.
+        // A batch has ends of several places, which threads share, and some of each.
         Some(_) => {
-            let batches = by_end.len().div_ceil(most.max(1));
-            let spread = |first| by_end.iter().skip(first).step_by(batches).copied().collect::<Vec<_>>();
-            (0..batches).map(|first| work(&spread(first))).collect()
+            let of_place = most.div_ceil(GROUPS);
+            let places: Vec<_> = by_end.chunks(by_end.len().div_ceil(GROUPS).max(1)).collect();
+            let batches = places.first().map_or(0, |place| place.len().div_ceil(of_place));
+            let of_batch = |batch: usize| places.iter().filter_map(move |place| place.chunks(of_place).nth(batch));
+            (0..batches).map(|batch| work(&of_batch(batch).flatten().copied().collect::<Vec<_>>())).collect()
         }
         None => by_end.chunks(most.max(1)).map(work).collect(),
     }

@@ -23,6 +23,8 @@ use crate::copy_params;
 const SCORE: usize = 0;
 /// Scores that a program for ranks computes at a time.
 const SCORES: usize = 1 << 21;
+/// Groups of the links of a run whose rows lie together: threads share these, and any number of processes has the same.
+pub(super) const GROUPS: usize = 8;
 /// Scores of links with all vertices that are kept until the links are ranked.
 const MATRIX: usize = 1 << 25;
 
@@ -87,7 +89,7 @@ impl Replacements {
     /// Kept ends of links that are ranked together among all vertices, of which there are so many.
     pub fn kept_together(self, count: usize) -> usize {
         // Few rows make a slow product, and many a large matrix of all scores.
-        let room = (MATRIX / count.max(1)).max(4);
+        let room = (MATRIX / count.max(1)).max(GROUPS);
         (SCORES / self.at_a_time.max(1)).clamp(1, room)
     }
 }
@@ -98,9 +100,10 @@ impl Pairs {
     fn of_kept(kept: &[u32], end: Direction, num_dst: usize) -> Self {
         match end {
             Direction::Out => {
-                // Threads share rows: each has as many pairs.
-                let (num, rows) = (kept.len() as u64, num_dst.max(1) as u64);
-                Self { indptr: (0..=rows).map(|row| row * num / rows).collect(), src: kept.to_vec() }
+                // Threads share blocks of rows, and a block of few pairs makes a slow product: the pairs are on few rows far apart.
+                let (num, rows, groups) = (kept.len() as u64, num_dst.max(1) as u64, GROUPS as u64);
+                let indptr = (0..=rows).map(|row| (row * groups).div_ceil(rows) * num / groups).collect();
+                Self { indptr, src: kept.to_vec() }
             }
             Direction::In => {
                 let mut indptr = vec![0; num_dst + 1];
