@@ -71,7 +71,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All programs.
+    /// Every program that an executable may have, in the order of a run.
     pub const ALL: [Role; 6] =
         [Role::Infer, Role::Train, Role::Score, Role::Rank(Direction::In), Role::Rank(Direction::Out), Role::Head];
 }

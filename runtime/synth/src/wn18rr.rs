@@ -29,9 +29,9 @@ struct RelationShape {
 
 /// The number of entities at the ends of training links.
 enum Ends {
-    /// Sources and destinations.
+    /// Entities that are sources, and those that are destinations, drawn apart.
     Apart(usize, usize),
-    /// Both, of links of which nearly all have their reverse.
+    /// Entities that are both, of links of which nearly all have their reverse.
     Symmetric(usize),
 }
 

@@ -242,8 +242,8 @@ fn query_batches(
     }
 }
 
-/// Counts the batches that are scored with the first one: those of other graphs, with an end replaced by the same vertices, while there
-/// is room.
+/// Counts the batches that are scored with the first one while there is room: those of other graphs whose ends are replaced by the
+/// same vertices.
 fn scored_together(batches: &[QueryBatch], product: Replacements) -> usize {
     let first = &batches[0];
     let most = product.kept_together(first.candidates[0].len());

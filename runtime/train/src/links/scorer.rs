@@ -75,7 +75,7 @@ pub(super) struct Pairs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Replacements {
     of: VertexType,
-    /// How many are scored at a time.
+    /// The number of vertices in one run of the program.
     at_a_time: usize,
 }
 
@@ -95,8 +95,8 @@ impl Replacements {
 }
 
 impl Pairs {
-    /// Pairs of which one end is given, in this order: destinations for `In`, sources for `Out`. Of the other end nothing is read;
-    /// destinations ascend.
+    /// Pairs of which one end is given, ascending and in this order: destinations for `In`, sources for `Out`. No row of the other end
+    /// is read by a program that gets these pairs.
     fn of_kept(kept: &[u32], end: Direction, num_dst: usize) -> Self {
         match end {
             Direction::Out => {
