@@ -2,7 +2,7 @@
 """Links to predict on real graphs: trains models of lastfm, gowalla, fb15k237 and wn18rr and prints the metrics of their test parts.
 
     cargo build --release
-    python3 tests/accuracy/links.py DATA [--hgnnc target/release/hgnnc] [--seeds 3] [--only lastfm] [--epochs N]
+    python3 tests/accuracy/links.py DATA [--hgnnc target/release/hgnnc] [--seeds 3] [--only rgcn/lastfm] [--epochs N]
 
 DATA holds the folders of the datasets; those that it lacks are left out. A model of fb15k237 names 237 relations: it is written from the dataset, with as
 little text by hand as that leaves.
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 SCHEMA = """\
 schema Freebase {{
-    vertex Entity from "entity" {{ x: embedding[{width}]MORE }}
+    vertex Entity from "entity" {{ x: embedding[{width}] }}
 {relations}
 }}
 """
@@ -78,38 +78,6 @@ train Rgcn {{
 }}
 """
 
-COMPGCN = """\
-//! CompGCN (Vashishth et al., ICLR 2020) with `mult` and the score of DistMult on FB15k-237. What the convolution makes of narrow
-//! embeddings is added to wide ones, of which the score alone learns. The links of a batch are learned among the same samples,
-//! where the paper compares them with all entities. All in-edges are drawn, as evaluation has them: the mean of ten of an
-//! entity's edges says little of that of hundreds.
-use std::compgcn::{{CompGcnConv, RelationVectors}}
-use std::link::DistMultOf
-
-SCHEMA
-model CompGcn(schema: Freebase) {{
-    let given = RelationVectors(width: 64) over [relations, reverses]
-    let r = RelationVectors(width: {width}) over [relations, reverses]
-    let y = dropout(Entity.y * 6, 0.4)
-    let conv = CompGcnConv(hidden: {width}, mult: true) over [relations, reverses] of (y, r: given * 6)
-    let h = Entity.x * 6 + conv.out * 0.3
-    output score: links = DistMultOf() over links(relations) of (dropout(h, 0.4), r: dropout(r * 6 + conv.rel * 0.3, 0.4))
-}}
-
-train CompGcn {{
-    split     "standard"
-    loss      cross_entropy(score, links)
-    optimizer adam(lr: 0.002)
-    schedule  cosine(epochs: {epochs}, floor: 0.05)
-    epochs    {epochs}
-    batch     1000
-    fanout    [all]
-    negatives shared(1000)
-    select    last
-    metrics   mrr, hits_1, hits_3, hits_10
-}}
-"""
-
 GOWALLA = """\
 //! LightGCN (He et al., SIGIR 2020) on Gowalla, with the cross entropy among shared samples in place of a pairwise loss. There are no
 //! validation links by which settings could be chosen.
@@ -143,11 +111,11 @@ train LightGcn {{
 }}
 """
 
-# Models of which the repository has an example, by dataset.
-EXAMPLES = {"lastfm": "rgcn/lastfm.hgnn", "wn18rr": "distmult/wn18rr.hgnn"}
+# Examples of the repository. The file is named for the dataset.
+EXAMPLES = ["rgcn/lastfm", "distmult/wn18rr", "rotate/wn18rr", "transe/wn18rr", "compgcn/fb15k237"]
 
-# Model, epochs, width.
-FB15K237 = {"distmult": (DISTMULT, 40, 256), "rgcn": (RGCN, 10, 128), "compgcn": (COMPGCN, 50, 320)}
+# Models of fb15k237 that are no examples: text, epochs, width.
+FB15K237 = {"distmult": (DISTMULT, 40, 256), "rgcn": (RGCN, 10, 128)}
 
 
 def relations(data: Path) -> list[str]:
@@ -164,8 +132,7 @@ def relations(data: Path) -> list[str]:
 def fb15k237(data: Path, name: str, epochs: int | None) -> str:
     lines = [f'    relation r{i}: Entity -> Entity from "{relation}"' for i, relation in enumerate(relations(data))]
     model, usual, width = FB15K237[name]
-    more = ", y: embedding[64]" if "Entity.y" in model else ""
-    text = model.replace("SCHEMA\n", SCHEMA.replace("MORE", more))
+    text = model.replace("SCHEMA\n", SCHEMA)
     return text.format(relations="\n".join(lines), width=width, epochs=epochs or usual)
 
 
@@ -190,13 +157,13 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
-            data = args.data / ("fb15k237" if name in FB15K237 else name)
+            data = args.data / ("fb15k237" if name in FB15K237 else Path(name).name)
             if args.only not in (None, name) or not data.is_dir():
                 print(f"{name}: left out", file=sys.stderr)
                 continue
             model = Path(folder) / f"{name}.hgnn"
             if name in EXAMPLES:
-                model = REPOSITORY / "examples" / EXAMPLES[name]
+                model = REPOSITORY / "examples" / f"{name}.hgnn"
             elif name in FB15K237:
                 model.write_text(fb15k237(data, name, args.epochs))
             else:
@@ -205,7 +172,7 @@ def main() -> None:
             for metric in runs[0]:
                 values = [run[metric] for run in runs]
                 spread = f" ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else ""
-                print(f"{name:>9}  {metric:<18} {statistics.mean(values):.4f}{spread}")
+                print(f"{name:>17}  {metric:<18} {statistics.mean(values):.4f}{spread}")
 
 
 if __name__ == "__main__":

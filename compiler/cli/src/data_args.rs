@@ -87,7 +87,7 @@ pub enum DataCommand {
     },
     /// Write a synthetic dataset with planted communities
     Synth {
-        /// Shape: acm, acm_han, aifb, citations, cora, dblp, imdb, lastfm, mag, molecules, plays or wn18rr
+        /// Shape: acm, acm_han, aifb, citations, cora, dblp, fb15k237, imdb, lastfm, mag, molecules, plays or wn18rr
         shape: String,
         /// Folder of the dataset that is made
         #[arg(required_unless_present = "out")]

@@ -71,6 +71,9 @@ pub fn text(model: &Analyzed) -> String {
                         format!("  all of them compared with the same {count} vertices in place of the destination")
                     }
                 });
+                if negatives.self_loops {
+                    line("  two of which join an end with itself, where both ends are of one type".into());
+                }
             }
         }
         if let Some(Reuse { share, batches }) = batch.reuse {

@@ -467,6 +467,7 @@ const LOSSES: &[Row] = &[
         &["marginrankingloss", "marginloss", "triplet", "tripletloss", "hinge", "hingeloss", "maxmargin"],
         Names(&["margin_ranking"]),
     ),
+    (&["nssa", "nssaloss", "adversarial", "adversarialloss", "selfadversarialloss"], Names(&["self_adversarial"])),
     (
         &["infonce", "nce", "sampledsoftmax", "softmaxloss", "ntxent"],
         Advice(

@@ -169,7 +169,7 @@ impl<'a> Compilation<'a> {
             Some(_) => to_minibatch_with_cache(&self.flow)?,
         };
         let mut flow = flow;
-        if let Some(Negatives { count, by }) = training.links().map(|links| links.negatives)
+        if let Some(Negatives { count, by, .. }) = training.links().map(|links| links.negatives)
             && !by.shared().is_empty()
         {
             share_samples(&mut flow, count, by.shared())?;

@@ -70,7 +70,7 @@ pub fn settings(model: &Analyzed) -> BTreeMap<String, String> {
         }
     }
     if let Some(links) = training.links() {
-        set("negatives", format!("{}({})", links.negatives.by.name(), links.negatives.count));
+        set("negatives", links.negatives.to_string());
         let name = |&relation: &u32| &model.flow.relations[relation as usize].name[..];
         let exclude: Vec<&str> = links.exclude.iter().map(name).collect();
         set("exclude", format!("[{}]", exclude.join(", ")));

@@ -57,6 +57,9 @@ impl<'m> Printer<'m> {
             LossKind::Links(LinkLoss::Ranking(RankingLoss::Margin(margin))) => {
                 format!("margin_ranking({value}, links, margin: {margin})")
             }
+            LossKind::Links(LinkLoss::Ranking(RankingLoss::SelfAdversarial(temperature))) => {
+                format!("self_adversarial({value}, links, temperature: {temperature})")
+            }
             LossKind::Links(loss) => format!("{}({value}, links)", loss.name()),
             LossKind::Number => value,
         };

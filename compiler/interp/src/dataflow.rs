@@ -252,6 +252,14 @@ fn ranking_loss(loss: RankingLoss, links: impl Iterator<Item = (f64, Vec<f64>)>)
     for (score, negatives) in links {
         let behind = negatives.iter().map(|negative| negative - score);
         match loss {
+            RankingLoss::SelfAdversarial(temperature) => {
+                let heat: Vec<f64> = negatives.iter().map(|negative| (temperature * negative).exp()).collect();
+                let each = negatives.iter().zip(&heat).map(|(negative, heat)| heat * negative.exp().ln_1p());
+                // A link without negative samples has nothing to be told from but itself.
+                let told = if negatives.is_empty() { 0.0 } else { each.sum::<f64>() / heat.iter().sum::<f64>() };
+                total += (-score).exp().ln_1p() + told;
+                count += 1.0;
+            }
             RankingLoss::CrossEntropy => {
                 total += behind.map(f64::exp).sum::<f64>().ln_1p();
                 count += 1.0;

@@ -531,7 +531,9 @@ impl Names<'_> {
             Op::SumRanks => ("sum_ranks".to_owned(), None),
             Op::ReduceTrailing { reduce, axes } => (format!("reduce.{}(axes {axes})", reduce.name()), None),
             Op::ReduceSpace(reduce) => (format!("reduce_space.{}", reduce.name()), None),
-            Op::LinkLoss(RankingLoss::Margin(margin)) => (format!("link_loss.margin_ranking({margin:?})"), None),
+            Op::LinkLoss(loss @ (RankingLoss::Margin(number) | RankingLoss::SelfAdversarial(number))) => {
+                (format!("link_loss.{}({number:?})", loss.name()), None)
+            }
             Op::LinkLoss(loss) => (format!("link_loss.{}", loss.name()), None),
         };
         let args = data.args.iter().map(|arg| arg.to_string().into());

@@ -1,5 +1,7 @@
 //! How a model is trained: what a `train` block says, for compiler and runtime.
 
+use std::fmt;
+
 use crate::dataflow::{Dataflow, Step, reversed};
 use crate::ops::Direction;
 use crate::types::{Graph, VertexType};
@@ -252,6 +254,9 @@ pub enum RankingLoss {
     Bpr,
     /// `max(0, margin - s + n)` (Bordes et al., NeurIPS 2013); the mean over negative samples.
     Margin(f64),
+    /// `ln(1 + e^(-s)) + Σ p ln(1 + e^n)`, where `p` is the softmax of `temperature · n` over the negative samples and constant
+    /// for the gradient (Sun et al., ICLR 2019, eq. 5 and 6); the mean over links.
+    SelfAdversarial(f64),
 }
 
 impl LinkLoss {
@@ -271,6 +276,7 @@ impl RankingLoss {
             RankingLoss::CrossEntropy => "cross_entropy",
             RankingLoss::Bpr => "bpr",
             RankingLoss::Margin(_) => "margin_ranking",
+            RankingLoss::SelfAdversarial(_) => "self_adversarial",
         }
     }
 }
@@ -283,6 +289,19 @@ pub struct Negatives {
     pub count: u32,
     /// The distribution of the replacement.
     pub by: NegativeEnds,
+    /// Whether the first two samples of a link that joins a vertex type with itself are pairs (u, u), of its source and of its
+    /// destination. Ranks compare a link with them, and a score of what both ends have in common gives them the most; among
+    /// samples of all vertices they are rare.
+    pub self_loops: bool,
+}
+
+impl fmt::Display for Negatives {
+    /// As in the language.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { count, by, self_loops } = self;
+        let self_loops = if *self_loops { ", self_loops: true" } else { "" };
+        write!(f, "{}({count}{self_loops})", by.name())
+    }
 }
 
 /// The distribution of the replacing endpoints of negative samples.

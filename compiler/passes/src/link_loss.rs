@@ -97,6 +97,29 @@ fn written_out(flow: &mut Dataflow, loss: RankingLoss, scores: &[Value], negativ
             total = Some(flow.push(Op::ReduceSpace(Reduce::Sum), &[each])?);
             count = Some(flow.push(Op::Count(links), &[])?);
         }
+        RankingLoss::SelfAdversarial(temperature) => {
+            let minus = flow.push(Op::Unary(UnaryOp::Neg), &[of_links])?;
+            let mut each = flow.push(Op::Unary(UnaryOp::Softplus), &[minus])?;
+            let temperature = flow.constant(temperature);
+            for &(rows, _, negatives) in &graphs {
+                let score = flow.push(Op::GatherSrc(negatives), &[rows])?;
+                let heat = flow.push(Op::StopGradient, &[score])?;
+                let heat = flow.push(Op::Binary(BinaryOp::Mul), &[heat, temperature])?;
+                let lse = Op::Segment { graph: negatives, direction: Direction::In, reduce: Reduce::Lse };
+                let all = flow.push(lse, &[heat])?;
+                let all = flow.push(Op::GatherDst(negatives), &[all])?;
+                let share = flow.push(Op::Binary(BinaryOp::Sub), &[heat, all])?;
+                let share = flow.push(Op::Unary(UnaryOp::Exp), &[share])?;
+                let apart = flow.push(Op::Unary(UnaryOp::Softplus), &[score])?;
+                let weighted = flow.push(Op::Binary(BinaryOp::Mul), &[share, apart])?;
+                let sum = Op::Segment { graph: negatives, direction: Direction::In, reduce: Reduce::Sum };
+                let of_samples = flow.push(sum, &[weighted])?;
+                each = flow.push(Op::Binary(BinaryOp::Add), &[each, of_samples])?;
+            }
+            let links = flow.ty(each).space;
+            total = Some(flow.push(Op::ReduceSpace(Reduce::Sum), &[each])?);
+            count = Some(flow.push(Op::Count(links), &[])?);
+        }
         RankingLoss::Bpr | RankingLoss::Margin(_) => {
             for &(rows, _, negatives) in &graphs {
                 let other = flow.push(Op::GatherSrc(negatives), &[rows])?;

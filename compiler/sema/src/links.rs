@@ -13,7 +13,7 @@ use hgnnc_syntax::ast::{self, Expr, GraphExpr, TrainEntry};
 use crate::train::TrainChecker;
 
 /// Pairs for each link where nothing is written.
-const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform };
+const NEGATIVES: Negatives = Negatives { count: 1, by: NegativeEnds::Uniform, self_loops: false };
 
 /// Most pairs for each link: all of a batch are in memory.
 const MOST_NEGATIVES: f64 = 65_536.0;
@@ -40,13 +40,15 @@ impl TrainChecker<'_, '_> {
                     );
                     fine = false;
                 }
-                TrainEntry::Negatives(span, expr) => match self.negatives(expr, consts) {
-                    Some(found) => {
-                        negatives = found;
-                        shared = (!found.by.shared().is_empty()).then_some(*span);
+                TrainEntry::Negatives(span, expr) => {
+                    match self.negatives(expr, consts, graphs.as_deref().unwrap_or(&[])) {
+                        Some(found) => {
+                            negatives = found;
+                            shared = (!found.by.shared().is_empty()).then_some(*span);
+                        }
+                        None => fine = false,
                     }
-                    None => fine = false,
-                },
+                }
                 TrainEntry::Exclude(_, written) => match self.excluded(written, graphs.as_deref().unwrap_or(&[])) {
                     Some(found) => exclude = found,
                     None => fine = false,
@@ -80,16 +82,42 @@ impl TrainChecker<'_, '_> {
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
-    /// Reads `uniform(10)`, `in_batch(10)`, `shared(1000)` or `shared_destinations(1000)`.
-    fn negatives(&mut self, expr: &Expr, consts: &Consts) -> Option<Negatives> {
-        let ways = NegativeEnds::ALL.map(|by| (by.name(), &["count"][..]));
+    /// Reads `uniform(10)`, `uniform(10, self_loops: true)`, `in_batch(10)`, `shared(1000)` or `shared_destinations(1000)`.
+    fn negatives(&mut self, expr: &Expr, consts: &Consts, targets: &[Graph]) -> Option<Negatives> {
+        let ways = NegativeEnds::ALL.map(|by| (by.name(), &["count", "self_loops"][..]));
         let (name, args) = self.choice(expr, "way to draw negatives", &ways)?;
-        let count = match args[0] {
-            Some(count) => self.count_within(count, consts, (1.0, MOST_NEGATIVES), "the number of negatives")? as u32,
-            None => NEGATIVES.count,
+        let self_loops = match args[1] {
+            Some(at) => self.boolean(at, "`self_loops`")?,
+            None => NEGATIVES.self_loops,
         };
         let by = NegativeEnds::ALL.into_iter().find(|by| by.name() == name).expect("it is one of the ways");
-        Some(Negatives { count, by })
+        if let (true, Some(at)) = (self_loops, args[1]) {
+            let joins_a_type = |graph: &Graph| {
+                let decl = &self.checker.model.tables.graphs[graph.index()];
+                decl.src == decl.dst
+            };
+            let mistake = if !by.shared().is_empty() {
+                let message = format!("samples of `{name}` are no self loops");
+                let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "all links have the same samples");
+                Some(report.help("write `negatives uniform(10, self_loops: true)`: samples of each link"))
+            } else if !targets.iter().any(joins_a_type) {
+                let message = "no link to predict can be a self loop";
+                Some(Diagnostic::at(codes::LINK_LOSS, at.span, message, "the ends of a link are of two vertex types"))
+            } else {
+                None
+            };
+            if let Some(mistake) = mistake {
+                self.checker.report(mistake);
+                return None;
+            }
+        }
+        // One for each end.
+        let least = if self_loops { 2.0 } else { 1.0 };
+        let count = match args[0] {
+            Some(count) => self.count_within(count, consts, (least, MOST_NEGATIVES), "the number of negatives")? as u32,
+            None => least as u32,
+        };
+        Some(Negatives { count, by, self_loops })
     }
 
     /// Relations whose edges repeat links, in either direction.

@@ -539,16 +539,7 @@ impl TrainChecker<'_, '_> {
             let weight_decay = number(3, 0.0, 0.0, f64::MAX, "the weight decay");
             let nesterov = match args[2] {
                 None => false,
-                Some(Expr { kind: ExprKind::Bool(value), .. }) => *value,
-                Some(other) => {
-                    self.checker.report(Diagnostic::at(
-                        codes::NOT_BOOLEAN,
-                        other.span,
-                        "`nesterov` is `true` or `false`",
-                        "something else",
-                    ));
-                    return None;
-                }
+                Some(at) => self.boolean(at, "`nesterov`")?,
             };
             return Some(Optimizer::Sgd { lr: lr?, momentum: momentum?, nesterov, weight_decay: weight_decay? });
         }
@@ -692,6 +683,16 @@ impl TrainChecker<'_, '_> {
                 None
             }
         }
+    }
+
+    /// An option that is on or off.
+    pub(crate) fn boolean(&mut self, expr: &Expr, what: &str) -> Option<bool> {
+        if let ExprKind::Bool(value) = expr.kind {
+            return Some(value);
+        }
+        let message = format!("{what} is `true` or `false`");
+        self.checker.report(Diagnostic::at(codes::NOT_BOOLEAN, expr.span, message, "something else"));
+        None
     }
 
     pub(crate) fn ranged(&mut self, expr: &Expr, consts: &Consts, low: f64, high: f64, what: &str) -> Option<f64> {

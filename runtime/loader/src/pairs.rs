@@ -250,7 +250,11 @@ impl PairSource {
                     let of_destination = (number + u64::from(k)).is_multiple_of(2);
                     let [of_source, of_dst] = &links.candidates;
                     let (candidates, replaced) = if of_destination { (of_dst, dst) } else { (of_source, src) };
+                    let is_loop = self.target.negatives.self_loops && k < 2 && links.src_type == links.dst_type;
                     let candidate = |attempt| {
+                        if is_loop && attempt == 0 {
+                            return if of_destination { (src, src) } else { (dst, dst) };
+                        }
                         let draw = |of: usize| draws.number(first + attempt, of);
                         let end = match self.target.negatives.by {
                             NegativeEnds::InBatch if attempt < TRIES / 2 => {
@@ -346,7 +350,7 @@ impl PairSource {
     /// # Errors
     /// More shared samples than vertices of a type.
     pub fn check(&self, types: &[String]) -> Result<()> {
-        let Negatives { count, by } = self.target.negatives;
+        let Negatives { count, by, .. } = self.target.negatives;
         match self.replaced_ends().find(|&(_, num)| num < count as usize) {
             None => Ok(()),
             Some((vertex_type, num)) => Err(ExecError::Shape {
@@ -478,7 +482,7 @@ mod tests {
         let target = LinkTarget {
             loss: LinkLoss::BinaryCrossEntropy,
             graphs: graphs.iter().map(|&graph| Graph::new(graph)).collect(),
-            negatives: Negatives { count: 3, by },
+            negatives: Negatives { count: 3, by, self_loops: false },
             exclude: if graphs.contains(&4) { vec![1] } else { vec![] },
         };
         let steps = vec![topologies[1].csc.clone(), topologies[0].csc.clone()];
@@ -536,6 +540,28 @@ mod tests {
                     assert!(links[&link].0 == src || links[&link].1 == dst);
                 }
             }
+        }
+    }
+
+    /// An end of a link that joins a type with itself, and that end, are compared with it. Links of other types have none.
+    #[test]
+    fn two_samples_of_a_link_are_self_loops() {
+        for by in [NegativeEnds::Uniform, NegativeEnds::InBatch] {
+            let (mut source, _, topologies) = source(&[4, 5], by);
+            source.target.negatives.self_loops = true;
+            let num = topologies[4].num_edges() as u32;
+            let batch: Vec<u32> = (0..20).chain(num..num + 9).collect();
+            let (mut seeds, mut pairs) = (vec![vec![]; 2], vec![]);
+            source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+            let [likes, knows] = [(0, &seeds[1]), (1, &seeds[0])].map(|(at, dst)| listed(&pairs[at], &seeds[0], dst));
+            let loops = |pairs: &[(u32, u32, bool)]| pairs.iter().filter(|pair| pair.0 == pair.1 && !pair.2).count();
+            let ends = knows.iter().filter(|pair| pair.2).map(|&(src, dst, _)| [src, dst]);
+            let known = ends.flatten().filter(|&end| source.graphs[1].has((end, end))).count();
+            assert!(loops(&knows) >= 18 - known, "{by:?}: {knows:?}");
+            assert_eq!((likes.len(), knows.len()), (80, 36), "{by:?}: so many as without");
+            source.target.negatives.self_loops = false;
+            source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+            assert_eq!(listed(&pairs[0], &seeds[0], &seeds[1]), likes, "{by:?}: ends of two types make no loop");
         }
     }
 

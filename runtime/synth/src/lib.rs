@@ -12,12 +12,12 @@
 
 mod citations;
 mod draw;
+mod knowledge_graph;
 mod lastfm;
 mod mag;
 mod molecules;
 mod plays;
 mod shapes;
-mod wn18rr;
 
 use std::fmt;
 use std::io;
@@ -32,6 +32,7 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use self::draw::Pool;
+use self::knowledge_graph::{FB15K237, WN18RR};
 use self::shapes::{GraphShape, Pattern, SplitShape};
 
 /// Incremented whenever a shape and seed would give other files than before.
@@ -62,19 +63,22 @@ pub enum Shape {
     Molecules,
     /// Users and artists with the times of plays, which imitate no dataset; the next plays are the links to predict.
     Plays,
+    /// Entities and 237 relations between them; links of all relations to predict.
+    Fb15k237,
     /// Entities and 11 relations between them; links of all relations to predict.
     Wn18rr,
 }
 
 impl Shape {
     /// All shapes, by name.
-    pub const ALL: [Shape; 12] = [
+    pub const ALL: [Shape; 13] = [
         Shape::Acm,
         Shape::AcmHan,
         Shape::Aifb,
         Shape::Citations,
         Shape::Cora,
         Shape::Dblp,
+        Shape::Fb15k237,
         Shape::Imdb,
         Shape::Lastfm,
         Shape::Mag,
@@ -92,6 +96,7 @@ impl Shape {
             Shape::Citations => "citations",
             Shape::Cora => "cora",
             Shape::Dblp => "dblp",
+            Shape::Fb15k237 => "fb15k237",
             Shape::Imdb => "imdb",
             Shape::Lastfm => "lastfm",
             Shape::Mag => "mag",
@@ -270,7 +275,8 @@ pub fn generate_size(size: Size, seed: u64, target: &Path) -> Result<Outcome, Sy
         Shape::Citations => citations::write(&mut writer, &generator, rng)?,
         Shape::Molecules => molecules::write(&mut writer, &generator, rng)?,
         Shape::Plays => plays::write(&mut writer, &generator, rng)?,
-        Shape::Wn18rr => wn18rr::write(&mut writer, &generator, rng)?,
+        Shape::Fb15k237 => knowledge_graph::write(&mut writer, &FB15K237, &generator, rng)?,
+        Shape::Wn18rr => knowledge_graph::write(&mut writer, &WN18RR, &generator, rng)?,
     }
     writer.finish()?;
 

@@ -95,12 +95,12 @@ fn a_newer_version_is_refused_and_all_others_are_read() {
     let sample =
         |version: u32| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/version-{version}.hgnnx"));
     if std::env::var_os("HGNN_WRITE_SAMPLES").is_some() {
-        // The newest version compares links with their negative samples.
+        // The newest version weighs the negative samples of links by their scores.
         let toml = place.path("data/dataset.toml");
         let known = std::fs::read_to_string(&toml).expect("a text");
         std::fs::write(&toml, known.clone() + "[[link_split]]\nname = \"l\"\nval = \"val.npy\"\n").expect("written");
         place.npy("val.npy", &[3, 1], &[0i32, 1, 0]);
-        let model = MODEL.replace("cross_entropy(logits, Paper.topic)", "bpr(score, links)\n    batch 8");
+        let model = MODEL.replace("cross_entropy(logits, Paper.topic)", "self_adversarial(score, links)\n    batch 8");
         let score = "    output score: links = Dot() over links(cites) of hidden\n}\n\ntrain";
         let model = model.replace("}\n\ntrain", score).replace("    metrics   accuracy\n", "");
         place.model(&format!("use std::link::Dot\n{model}")).with_data("train", &["-o", "m.hgnnx"]).works();
@@ -116,13 +116,13 @@ fn a_newer_version_is_refused_and_all_others_are_read() {
         assert!(run.out.contains("40 rows of 3"), "{version}: {}", run.out);
     }
     // The version is a digit of the header, whose length stays.
-    let text = br#"\"artifact\":6,"#;
+    let text = br#"\"artifact\":7,"#;
     let at = bytes.windows(text.len()).position(|part| part == text).expect("a version") + text.len() - 2;
     let newer: Vec<u8> = bytes.iter().enumerate().map(|(i, &byte)| if i == at { b'9' } else { byte }).collect();
     std::fs::write(place.path("m.hgnnx"), newer).expect("written");
     place
         .run(&["infer", "m.hgnnx", "--data", "data", "--out", "y.npy"])
-        .fails(1, &["is an artifact of version 9", "reads versions up to 6", "use a newer one"]);
+        .fails(1, &["is an artifact of version 9", "reads versions up to 7", "use a newer one"]);
 }
 
 /// The dataset with its last papers and authors as new ones: the rest, and a dataset of these with the vertices that

@@ -174,7 +174,7 @@ fn stacked_relations_are_trained_as_ptx() {
 #[test]
 fn scores_of_stacked_relations_train_to_the_same_weights() {
     let place = place();
-    for loss in ["binary_cross_entropy", "cross_entropy", "bpr", "margin_ranking"] {
+    for loss in ["binary_cross_entropy", "cross_entropy", "bpr", "margin_ranking", "self_adversarial"] {
         std::fs::write(
             place.path("m.hgnn"),
             format!(

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 /// The version of the format that this program writes, and the newest that it reads.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The metadata of an artifact.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -165,10 +165,16 @@ pub enum TargetForm {
         /// The margin of `margin_ranking`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         margin: Option<f64>,
+        /// The temperature of `self_adversarial`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        temperature: Option<f64>,
         /// Negative samples of a link.
         negatives: u32,
         /// How their ends are drawn: `uniform`, `in_batch`, `shared` or `shared_destinations`.
         by: String,
+        /// Whether two samples join an end with itself.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        self_loops: bool,
         /// Relations that repeat the links, by name.
         exclude: Vec<String>,
     },
@@ -296,8 +302,13 @@ impl Description {
         let has_cutoff_rows = flow.paths.iter().any(|path| path.rows == PathRows::Cutoffs);
         let compares_links = flow.values.iter().any(|data| matches!(data.op, Op::LinkLoss(_)));
         let walks_links = flow.graphs.iter().any(GraphDecl::is_walked);
+        let has_hard_samples = training.and_then(Training::links).is_some_and(|links| {
+            let is_adversarial = matches!(links.loss, LinkLoss::Ranking(RankingLoss::SelfAdversarial(_)));
+            links.negatives.self_loops || is_adversarial
+        });
         let needed = [
-            (compares_links || walks_links || has_cutoff_rows, VERSION),
+            (has_hard_samples, VERSION),
+            (compares_links || walks_links || has_cutoff_rows, 6),
             (has_labels || has_times_or_limits, 5),
             (has_fields || keeps_last, 4),
             (has_terms, 3),
@@ -604,8 +615,13 @@ impl TargetForm {
                     LinkLoss::Ranking(RankingLoss::Margin(margin)) => Some(margin),
                     _ => None,
                 },
+                temperature: match links.loss {
+                    LinkLoss::Ranking(RankingLoss::SelfAdversarial(temperature)) => Some(temperature),
+                    _ => None,
+                },
                 negatives: links.negatives.count,
                 by: links.negatives.by.name().into(),
+                self_loops: links.negatives.self_loops,
                 exclude: links.exclude.iter().map(|&of| flow.relations[of as usize].name.clone()).collect(),
             },
         }
@@ -622,7 +638,7 @@ impl TargetForm {
                 let vertex = VertexType::new(found.ok_or_else(|| format!("there is no vertex type `{vertex}`"))?);
                 Target::Vertices { vertex, label: label.clone() }
             }
-            TargetForm::Links { graphs, loss, margin, negatives, by, exclude } => {
+            TargetForm::Links { graphs, loss, margin, temperature, negatives, by, self_loops, exclude } => {
                 let graph = |name: &String| {
                     let is_it = |decl: &GraphDecl| decl.name == *name && decl.links && decl.derived.is_none();
                     let found = flow.graphs.iter().position(is_it);
@@ -633,12 +649,13 @@ impl TargetForm {
                     found.map(|row| row as u32).ok_or_else(|| format!("there is no relation `{name}`"))
                 };
                 let by = NegativeEnds::ALL.into_iter().find(|known| known.name() == by);
-                let margin = margin.filter(|margin| margin.is_finite());
+                let [margin, temperature] = [margin, temperature].map(|number| number.filter(|of| of.is_finite()));
                 let losses = [
                     LinkLoss::BinaryCrossEntropy,
                     LinkLoss::Ranking(RankingLoss::CrossEntropy),
                     LinkLoss::Ranking(RankingLoss::Bpr),
                     LinkLoss::Ranking(RankingLoss::Margin(margin.unwrap_or(0.0))),
+                    LinkLoss::Ranking(RankingLoss::SelfAdversarial(temperature.unwrap_or(0.0))),
                 ];
                 let loss = match loss {
                     Some(loss) => losses.into_iter().find(|known| known.name() == loss),
@@ -650,6 +667,7 @@ impl TargetForm {
                     negatives: Negatives {
                         count: (*negatives).clamp(1, MOST_NEGATIVES),
                         by: by.ok_or("there is no such way to draw negative samples")?,
+                        self_loops: *self_loops,
                     },
                     exclude: exclude.iter().map(relation).collect::<Result<_, _>>()?,
                 })

@@ -151,11 +151,14 @@ impl Parser {
             "reindex" => return Ok(Written::Reindex),
             "link_loss.cross_entropy" => Op::LinkLoss(RankingLoss::CrossEntropy),
             "link_loss.bpr" => Op::LinkLoss(RankingLoss::Bpr),
-            "link_loss.margin_ranking" => {
+            "link_loss.margin_ranking" | "link_loss.self_adversarial" => {
                 self.sign("(")?;
-                let margin = self.float()?;
+                let number = self.float()?;
                 self.sign(")")?;
-                Op::LinkLoss(RankingLoss::Margin(margin))
+                Op::LinkLoss(match mnemonic {
+                    "link_loss.margin_ranking" => RankingLoss::Margin(number),
+                    _ => RankingLoss::SelfAdversarial(number),
+                })
             }
             "stop_gradient" => Op::StopGradient,
             "concat" => Op::Concat,

@@ -8,7 +8,8 @@ use hgnnc_passes::expand_link_loss;
 
 use crate::common::{gradients_are_those_of, kernels_compute_gradients};
 
-const LOSSES: [RankingLoss; 3] = [RankingLoss::CrossEntropy, RankingLoss::Bpr, RankingLoss::Margin(0.4)];
+const LOSSES: [RankingLoss; 4] =
+    [RankingLoss::CrossEntropy, RankingLoss::Bpr, RankingLoss::Margin(0.4), RankingLoss::SelfAdversarial(0.7)];
 const NEGATIVES: u32 = 3;
 
 /// Scores of the pairs of two graphs, by the products of learned rows.
@@ -129,8 +130,34 @@ fn gradients_are_those_of_the_loss() {
         let (flow, bindings) = (program(loss), bindings());
         let params = [0, 1].map(Param::new);
         let complete = |joint: &Dataflow| with_link_rows(joint, &bindings);
-        gradients_are_those_of(&written_out(&flow), &params, &bindings, complete, |moved| loss_of(&flow, moved));
+        let apart = bindings.clone();
+        gradients_are_those_of(&written_out(&flow), &params, &bindings, complete, |moved| match loss {
+            RankingLoss::SelfAdversarial(temperature) => self_adversarial(temperature, &flow, &apart, moved),
+            _ => loss_of(&flow, moved),
+        });
     }
+}
+
+/// The loss with moved parameters and the weights of samples of others, which the gradient takes for constant.
+fn self_adversarial(temperature: f64, flow: &Dataflow, weighed: &Bindings, moved: &Bindings) -> f64 {
+    let softplus = |x: f64| x.exp().ln_1p();
+    let [fixed, moved_scores] = [weighed, moved].map(|bindings| run(flow, bindings).expect("bound"));
+    let (mut total, mut links) = (0.0, 0.0);
+    for (graph, score) in [(0, 7), (1, 11)] {
+        let (pairs, score) = (&moved.pairs[&Graph::new(graph)], hgnnc_ir::Value::new(score));
+        let heat = |at: usize| (temperature * fixed[score].data[at]).exp();
+        let samples_of = |link: u32| (0..pairs.len()).filter(move |&at| pairs[at].link == link && !pairs[at].is_link);
+        for (at, pair) in pairs.iter().enumerate() {
+            if pair.is_link {
+                links += 1.0;
+                total += softplus(-moved_scores[score].data[at]);
+            } else {
+                let all: f64 = samples_of(pair.link).map(heat).sum();
+                total += heat(at) / all * softplus(moved_scores[score].data[at]);
+            }
+        }
+    }
+    total / links
 }
 
 #[test]

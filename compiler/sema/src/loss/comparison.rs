@@ -44,6 +44,8 @@ const MOST_FOCUS: f64 = 100.0;
 /// The margin of a loss that names none, and the largest one.
 const MARGIN: f64 = 1.0;
 const MOST_MARGIN: f64 = 1e6;
+/// The temperature of the weights of negative samples where none is named: that of the authors of RotatE on FB15k.
+const TEMPERATURE: f64 = 1.0;
 
 /// The rows that have a label.
 enum Labelled {
@@ -69,6 +71,7 @@ struct LossCall<'e> {
     smoothing: Option<&'e Expr>,
     focus: Option<&'e Expr>,
     margin: Option<&'e Expr>,
+    temperature: Option<&'e Expr>,
     span: Span,
 }
 
@@ -139,6 +142,7 @@ impl TrainChecker<'_, '_> {
             "binary_cross_entropy" => &["output", "label", "focal"],
             "mse" | "mae" | "bpr" => &["output", "label"],
             "margin_ranking" => &["output", "label", "margin"],
+            "self_adversarial" => &["output", "label", "temperature"],
             _ => {
                 let report = Diagnostic::at(
                     codes::UNKNOWN_CHOICE,
@@ -179,6 +183,7 @@ impl TrainChecker<'_, '_> {
             smoothing: optional("label_smoothing"),
             focus: optional("focal"),
             margin: optional("margin"),
+            temperature: optional("temperature"),
             span,
         })
     }
@@ -332,6 +337,13 @@ impl TrainChecker<'_, '_> {
                 };
                 Some(LinkLoss::Ranking(RankingLoss::Margin(margin)))
             }
+            "self_adversarial" => {
+                let temperature = match call.temperature {
+                    Some(expr) => self.ranged(expr, consts, 0.0, MOST_MARGIN, "the temperature of a loss of links")?,
+                    None => TEMPERATURE,
+                };
+                Some(LinkLoss::Ranking(RankingLoss::SelfAdversarial(temperature)))
+            }
             _ => None,
         };
         let Some(loss) = loss.filter(|_| of_links) else {
@@ -343,8 +355,8 @@ impl TrainChecker<'_, '_> {
             )
             .label(declared, "the output is declared here")
             .help(format!(
-                "write `binary_cross_entropy({name}, {LINKS})`, or `cross_entropy`, `bpr` or `margin_ranking` to compare each \
-                 link with its own negative samples"
+                "write `binary_cross_entropy({name}, {LINKS})`, or `cross_entropy`, `bpr`, `margin_ranking` or `self_adversarial` to \
+                 compare each link with its own negative samples"
             ));
             self.checker.report(report);
             return None;

@@ -20,7 +20,8 @@ use crate::train::TrainChecker;
 pub use comparison::{Comparison, TrainedOf};
 
 /// The comparisons of an output with its ground truth.
-const LOSSES: &[&str] = &["cross_entropy", "binary_cross_entropy", "mse", "mae", "bpr", "margin_ranking"];
+const LOSSES: &[&str] =
+    &["cross_entropy", "binary_cross_entropy", "mse", "mae", "bpr", "margin_ranking", "self_adversarial"];
 
 /// The statement that parameters of a loss are named for.
 const STATEMENT: &str = "loss";

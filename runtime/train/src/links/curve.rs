@@ -45,13 +45,14 @@ fn softplus(x: f64) -> f64 {
 
 /// The mean of a ranking loss over corrupted links, each of which stands for all negatives of its link.
 fn ranking(loss: RankingLoss, replaced: Corrupted<'_>) -> f64 {
-    let behind = replaced.scores.iter().zip(replaced.of).map(|(&score, &of)| f64::from(score) - f64::from(of));
-    let each = behind.map(|behind| match loss {
+    let pairs = replaced.scores.iter().zip(replaced.of).map(|(&score, &of)| (f64::from(score), f64::from(of)));
+    let each = pairs.map(|(score, of)| match loss {
         // As many equal terms in the sum.
-        RankingLoss::CrossEntropy => softplus(behind + replaced.weight.ln()),
-        RankingLoss::Bpr => softplus(behind),
-        RankingLoss::Margin(margin) if behind.is_nan() => margin + behind,
-        RankingLoss::Margin(margin) => (margin + behind).max(0.0),
+        RankingLoss::CrossEntropy => softplus(score - of + replaced.weight.ln()),
+        RankingLoss::Bpr => softplus(score - of),
+        RankingLoss::Margin(_) if (score - of).is_nan() => score - of,
+        RankingLoss::Margin(margin) => (margin + score - of).max(0.0),
+        RankingLoss::SelfAdversarial(_) => softplus(-of) + softplus(score),
     });
     each.sum::<f64>() / replaced.scores.len() as f64
 }
@@ -157,5 +158,8 @@ mod tests {
         close(loss(RankingLoss::CrossEntropy), mean(&|x| (1.0 + 4.0 * x.exp()).ln()));
         close(loss(RankingLoss::Bpr), mean(&|x| (1.0 + x.exp()).ln()));
         close(loss(RankingLoss::Margin(0.5)), mean(&|x| (0.5 + x).max(0.0)));
+        let ln_1p_exp = |x: f32| f64::from(x).exp().ln_1p();
+        let apart: f64 = scores.iter().zip(of).map(|(&n, s)| ln_1p_exp(-s) + ln_1p_exp(n)).sum();
+        close(loss(RankingLoss::SelfAdversarial(0.5)), apart / 3.0);
     }
 }

@@ -177,7 +177,12 @@ fn negatives_of_all_vertices() {
 /// scores but for rounding, by which areas under curves differ.
 #[test]
 fn links_among_their_own_samples() {
-    for loss in ["cross_entropy(score, links)", "bpr(score, links)", "margin_ranking(score, links, margin: 0.5)"] {
+    for loss in [
+        "cross_entropy(score, links)",
+        "bpr(score, links)",
+        "margin_ranking(score, links, margin: 0.5)",
+        "self_adversarial(score, links)",
+    ] {
         on_ranks_and_alone(&MODEL.replace("binary_cross_entropy(score, links)", loss).replace("lr: 0.5", "lr: 0.2"));
     }
 }
