@@ -365,6 +365,11 @@ fn the_documentation_has_every_field() {
             TransformForm::Buckets { columns: columns(), bounds: vec![] },
             TransformForm::Vector { columns: columns(), separator: ";".into(), width: 2 },
         ];
+        if let Some(TargetForm::Links { temperature, self_loops, .. }) =
+            about.evaluation.as_mut().and_then(|evaluation| evaluation.target.as_mut())
+        {
+            (*temperature, *self_loops) = (Some(1.0), true);
+        }
         fields("", &serde_json::to_value(&about).expect("JSON"), &mut found);
     }
     let docs =

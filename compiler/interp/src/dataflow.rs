@@ -255,7 +255,7 @@ fn ranking_loss(loss: RankingLoss, links: impl Iterator<Item = (f64, Vec<f64>)>)
             RankingLoss::SelfAdversarial(temperature) => {
                 let heat: Vec<f64> = negatives.iter().map(|negative| (temperature * negative).exp()).collect();
                 let each = negatives.iter().zip(&heat).map(|(negative, heat)| heat * negative.exp().ln_1p());
-                // A link without negative samples has nothing to be told from but itself.
+                // The softmax over no samples is 0 / 0; they add nothing.
                 let told = if negatives.is_empty() { 0.0 } else { each.sum::<f64>() / heat.iter().sum::<f64>() };
                 total += (-score).exp().ln_1p() + told;
                 count += 1.0;

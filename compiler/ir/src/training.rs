@@ -254,8 +254,8 @@ pub enum RankingLoss {
     Bpr,
     /// `max(0, margin - s + n)` (Bordes et al., NeurIPS 2013); the mean over negative samples.
     Margin(f64),
-    /// `ln(1 + e^(-s)) + Σ p ln(1 + e^n)`, where `p` is the softmax of `temperature · n` over the negative samples and constant
-    /// for the gradient (Sun et al., ICLR 2019, eq. 5 and 6); the mean over links.
+    /// `ln(1 + e^(-s)) + Σ p ln(1 + e^n)`, where `p` is the softmax of `temperature · n` over the negative samples, and
+    /// constant for the gradient (Sun et al., ICLR 2019, eq. 5 and 6); the mean over links.
     SelfAdversarial(f64),
 }
 
@@ -289,9 +289,9 @@ pub struct Negatives {
     pub count: u32,
     /// The distribution of the replacement.
     pub by: NegativeEnds,
-    /// Whether the first two samples of a link that joins a vertex type with itself are pairs (u, u), of its source and of its
-    /// destination. Ranks compare a link with them, and a score of what both ends have in common gives them the most; among
-    /// samples of all vertices they are rare.
+    /// Whether the first two samples of a link are its source and its destination joined with itself, where its relation
+    /// joins a vertex type with itself. Ranks compare a link with these, and a score that grows with what both ends have in
+    /// common gives them the most; samples of all vertices hardly ever are one.
     pub self_loops: bool,
 }
 

@@ -40,9 +40,10 @@ pub fn batch_sizes(
                 let links = sizes.edges[graph.index()] as f64;
                 let links = links.min(batch.size as f64 * links / all.max(1.0));
                 pairs[graph.index()] = links * own_pairs(target);
-                // A negative pair differs from its link in one endpoint.
+                // A negative pair differs from its link in one endpoint, a self loop in none.
                 let decl = &flow.graphs[graph.index()];
-                let ends = links * (0.5 + 0.5 * own_pairs(target));
+                let self_loops = if negatives.self_loops && decl.src == decl.dst { 2.0 } else { 0.0 };
+                let ends = links * (0.5 + 0.5 * (own_pairs(target) - self_loops));
                 [decl.src, decl.dst].iter().for_each(|end| drawn[end.index()] += ends);
             }
             for (index, drawn) in drawn.iter_mut().enumerate() {

@@ -82,7 +82,8 @@ impl TrainChecker<'_, '_> {
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
-    /// Reads `uniform(10)`, `uniform(10, self_loops: true)`, `in_batch(10)`, `shared(1000)` or `shared_destinations(1000)`.
+    /// Reads `uniform(10)`, `uniform(10, self_loops: true)`, `in_batch(10)`, `shared(1000)` or
+    /// `shared_destinations(1000)`.
     fn negatives(&mut self, expr: &Expr, consts: &Consts, targets: &[Graph]) -> Option<Negatives> {
         let ways = NegativeEnds::ALL.map(|by| (by.name(), &["count", "self_loops"][..]));
         let (name, args) = self.choice(expr, "way to draw negatives", &ways)?;
@@ -94,27 +95,34 @@ impl TrainChecker<'_, '_> {
         if let (true, Some(at)) = (self_loops, args[1]) {
             let joins_a_type = |graph: &Graph| {
                 let decl = &self.checker.model.tables.graphs[graph.index()];
-                decl.src == decl.dst
+                decl.src == decl.dst && !decl.is_walked()
             };
-            let mistake = if !by.shared().is_empty() {
-                let message = format!("samples of `{name}` are no self loops");
-                let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "all links have the same samples");
-                Some(report.help("write `negatives uniform(10, self_loops: true)`: samples of each link"))
-            } else if !targets.iter().any(joins_a_type) {
-                let message = "no link to predict can be a self loop";
-                Some(Diagnostic::at(codes::LINK_LOSS, at.span, message, "the ends of a link are of two vertex types"))
-            } else {
-                None
-            };
+            let mistake =
+                if !by.shared().is_empty() {
+                    let message = format!("samples of `{name}` are no self loops");
+                    let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "all links have the same samples");
+                    Some(report.help("write `negatives uniform(10, self_loops: true)`: samples of each link"))
+                } else if !targets.iter().any(joins_a_type) {
+                    let message = "no relation to predict joins a vertex type with itself";
+                    let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "no sample can be a self loop");
+                    Some(report.help(
+                        "leave `self_loops` out: walks of a metapath return to where they began, so these are links",
+                    ))
+                } else {
+                    None
+                };
             if let Some(mistake) = mistake {
                 self.checker.report(mistake);
                 return None;
             }
         }
         // One for each end.
-        let least = if self_loops { 2.0 } else { 1.0 };
+        let (least, what) = match self_loops {
+            true => (2.0, "the number of negatives with self loops, one of each end,"),
+            false => (1.0, "the number of negatives"),
+        };
         let count = match args[0] {
-            Some(count) => self.count_within(count, consts, (least, MOST_NEGATIVES), "the number of negatives")? as u32,
+            Some(count) => self.count_within(count, consts, (least, MOST_NEGATIVES), what)? as u32,
             None => least as u32,
         };
         Some(Negatives { count, by, self_loops })

@@ -67,6 +67,11 @@ impl Links {
         }
     }
 
+    /// Whether an end can be joined with itself. Walks of a metapath return to where they began: such a pair is a link.
+    fn has_self_loops(&self) -> bool {
+        self.src_type == self.dst_type && matches!(self.of, LinksOf::Relation { .. })
+    }
+
     /// The link at a position, source and destination.
     fn link(&self, at: usize, key: BatchKey) -> (u32, u32) {
         match &self.of {
@@ -250,7 +255,7 @@ impl PairSource {
                     let of_destination = (number + u64::from(k)).is_multiple_of(2);
                     let [of_source, of_dst] = &links.candidates;
                     let (candidates, replaced) = if of_destination { (of_dst, dst) } else { (of_source, src) };
-                    let is_loop = self.target.negatives.self_loops && k < 2 && links.src_type == links.dst_type;
+                    let is_loop = k < 2 && self.target.negatives.self_loops && links.has_self_loops();
                     let candidate = |attempt| {
                         if is_loop && attempt == 0 {
                             return if of_destination { (src, src) } else { (dst, dst) };
@@ -543,7 +548,8 @@ mod tests {
         }
     }
 
-    /// An end of a link that joins a type with itself, and that end, are compared with it. Links of other types have none.
+    /// The first two samples of a link within one type are (u, u) and (v, v). Links between two types, and those of metapaths, have
+    /// none.
     #[test]
     fn two_samples_of_a_link_are_self_loops() {
         for by in [NegativeEnds::Uniform, NegativeEnds::InBatch] {
@@ -562,6 +568,16 @@ mod tests {
             source.target.negatives.self_loops = false;
             source.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
             assert_eq!(listed(&pairs[0], &seeds[0], &seeds[1]), likes, "{by:?}: ends of two types make no loop");
+            // Users who listen to one artist.
+            let (mut walks, _, _) = self::source(&[7], by);
+            let batch: Vec<u32> = (0..20).collect();
+            let drawn = [false, true].map(|self_loops| {
+                walks.target.negatives.self_loops = self_loops;
+                let mut seeds = vec![vec![]; 2];
+                walks.draw((&batch, None), KEY, &mut PairRoom::default(), &mut seeds, &mut pairs);
+                listed(&pairs[0], &seeds[0], &seeds[0])
+            });
+            assert_eq!(drawn[0], drawn[1], "{by:?}");
         }
     }
 

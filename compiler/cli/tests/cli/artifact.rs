@@ -100,7 +100,10 @@ fn a_newer_version_is_refused_and_all_others_are_read() {
         let known = std::fs::read_to_string(&toml).expect("a text");
         std::fs::write(&toml, known.clone() + "[[link_split]]\nname = \"l\"\nval = \"val.npy\"\n").expect("written");
         place.npy("val.npy", &[3, 1], &[0i32, 1, 0]);
-        let model = MODEL.replace("cross_entropy(logits, Paper.topic)", "self_adversarial(score, links)\n    batch 8");
+        let model = MODEL.replace(
+            "cross_entropy(logits, Paper.topic)",
+            "self_adversarial(score, links)\n    batch 8\n    negatives uniform(2, self_loops: true)",
+        );
         let score = "    output score: links = Dot() over links(cites) of hidden\n}\n\ntrain";
         let model = model.replace("}\n\ntrain", score).replace("    metrics   accuracy\n", "");
         place.model(&format!("use std::link::Dot\n{model}")).with_data("train", &["-o", "m.hgnnx"]).works();

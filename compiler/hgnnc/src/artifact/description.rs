@@ -649,7 +649,8 @@ impl TargetForm {
                     found.map(|row| row as u32).ok_or_else(|| format!("there is no relation `{name}`"))
                 };
                 let by = NegativeEnds::ALL.into_iter().find(|known| known.name() == by);
-                let [margin, temperature] = [margin, temperature].map(|number| number.filter(|of| of.is_finite()));
+                let usual = |number: &Option<f64>| number.filter(|of| of.is_finite() && *of >= 0.0);
+                let [margin, temperature] = [margin, temperature].map(usual);
                 let losses = [
                     LinkLoss::BinaryCrossEntropy,
                     LinkLoss::Ranking(RankingLoss::CrossEntropy),
@@ -667,7 +668,7 @@ impl TargetForm {
                     negatives: Negatives {
                         count: (*negatives).clamp(1, MOST_NEGATIVES),
                         by: by.ok_or("there is no such way to draw negative samples")?,
-                        self_loops: *self_loops,
+                        self_loops: *self_loops && by.is_some_and(|by| by.shared().is_empty()),
                     },
                     exclude: exclude.iter().map(relation).collect::<Result<_, _>>()?,
                 })

@@ -46,6 +46,7 @@ const MARGIN: f64 = 1.0;
 const MOST_MARGIN: f64 = 1e6;
 /// The temperature of the weights of negative samples where none is named: that of the authors of RotatE on FB15k.
 const TEMPERATURE: f64 = 1.0;
+const MOST_TEMPERATURE: f64 = 1e6;
 
 /// The rows that have a label.
 enum Labelled {
@@ -339,7 +340,9 @@ impl TrainChecker<'_, '_> {
             }
             "self_adversarial" => {
                 let temperature = match call.temperature {
-                    Some(expr) => self.ranged(expr, consts, 0.0, MOST_MARGIN, "the temperature of a loss of links")?,
+                    Some(expr) => {
+                        self.ranged(expr, consts, 0.0, MOST_TEMPERATURE, "the temperature of a loss of links")?
+                    }
                     None => TEMPERATURE,
                 };
                 Some(LinkLoss::Ranking(RankingLoss::SelfAdversarial(temperature)))

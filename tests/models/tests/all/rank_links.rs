@@ -193,6 +193,11 @@ fn negatives_of_the_batch() {
     ranks_learn_as_one_process(&MODEL.replace("uniform(3)", "in_batch(2)"));
 }
 
+#[test]
+fn negatives_that_are_self_loops() {
+    ranks_learn_as_one_process(&MODEL.replace("uniform(3)", "uniform(3, self_loops: true)"));
+}
+
 /// All ranks draw the same samples and compute their rows, each for its own links.
 #[test]
 fn links_that_share_their_samples() {
