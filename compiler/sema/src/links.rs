@@ -97,20 +97,17 @@ impl TrainChecker<'_, '_> {
                 let decl = &self.checker.model.tables.graphs[graph.index()];
                 decl.src == decl.dst && !decl.is_walked()
             };
-            let mistake =
-                if !by.shared().is_empty() {
-                    let message = format!("samples of `{name}` are no self loops");
-                    let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "all links have the same samples");
-                    Some(report.help("write `negatives uniform(10, self_loops: true)`: samples of each link"))
-                } else if !targets.iter().any(joins_a_type) {
-                    let message = "no relation to predict joins a vertex type with itself";
-                    let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "no sample can be a self loop");
-                    Some(report.help(
-                        "leave `self_loops` out: walks of a metapath return to where they began, so these are links",
-                    ))
-                } else {
-                    None
-                };
+            let mistake = if !by.shared().is_empty() {
+                let message = format!("samples of `{name}` are no self loops");
+                let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "all links have the same samples");
+                Some(report.help("write `negatives uniform(10, self_loops: true)`: samples of each link"))
+            } else if !targets.iter().any(joins_a_type) {
+                let message = "no relation to predict joins a vertex type with itself";
+                let report = Diagnostic::at(codes::LINK_LOSS, at.span, message, "no sample can be a self loop");
+                Some(report.help("leave `self_loops` out"))
+            } else {
+                None
+            };
             if let Some(mistake) = mistake {
                 self.checker.report(mistake);
                 return None;
