@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use hgnnc::artifact::{self, Artifact, TransformForm};
+use hgnnc::artifact::{self, Artifact, TargetForm, TransformForm};
 use hgnnc::{Device, Error, Job, ModelSource, Prepared, Purpose, Silent, prepare};
 use hgnnc_dataset::{Dataset, DenseFeatures, Features, FieldData, SparseFeatures, VertexTypeData};
 use hgnnc_synth::{Shape, Size, generate_size};
@@ -365,9 +365,8 @@ fn the_documentation_has_every_field() {
             TransformForm::Buckets { columns: columns(), bounds: vec![] },
             TransformForm::Vector { columns: columns(), separator: ";".into(), width: 2 },
         ];
-        if let Some(TargetForm::Links { temperature, self_loops, .. }) =
-            about.evaluation.as_mut().and_then(|evaluation| evaluation.target.as_mut())
-        {
+        let target = about.evaluation.as_mut().map(|evaluation| &mut evaluation.target);
+        if let Some(TargetForm::Links { temperature, self_loops, .. }) = target {
             (*temperature, *self_loops) = (Some(1.0), true);
         }
         fields("", &serde_json::to_value(&about).expect("JSON"), &mut found);

@@ -319,6 +319,12 @@ fn files() {
         |dir| std::fs::remove_file(dir.join("writes.npy")).unwrap(),
         &["`writes.npy` does not exist (named by `file` of relation `writes`)"],
     );
+    // Relations of a knowledge graph share one file, whose absence is one mistake.
+    let shared = |dir: &Path| {
+        toml("file = \"shared.npy\"", "file = \"writes.npy\"")(dir);
+        std::fs::remove_file(dir.join("writes.npy")).unwrap();
+    };
+    says(shared, &["`writes.npy` does not exist (named by `file` of relation `writes`)"]);
     let cut = |dir: &Path| {
         let bytes = std::fs::read(dir.join("writes.npy")).unwrap();
         std::fs::write(dir.join("writes.npy"), &bytes[..bytes.len() - 5]).unwrap();

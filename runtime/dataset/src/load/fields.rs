@@ -17,7 +17,8 @@ pub(super) const NO_MASK: &str = "int32 (or int64): ids, not a mask";
 pub(super) struct Loader {
     folder: PathBuf,
     pub errors: Vec<DataError>,
-    open: HashMap<String, Npy>,
+    /// `None`: a file that cannot be read, which is reported.
+    open: HashMap<String, Option<Npy>>,
     /// Whether only heads of files are read ([`Dataset::outline`](crate::Dataset::outline)).
     pub outline: bool,
 }
@@ -194,15 +195,14 @@ impl Loader {
         if !path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
             return self.bad(at, field, "a file inside the dataset folder", &Value::String(file.clone()));
         }
-        if let Some(npy) = self.open.get(&file) {
-            return Some(NamedFile { npy: npy.clone(), file, at, field });
+        if let Some(known) = self.open.get(&file) {
+            return known.clone().map(|npy| NamedFile { npy, file, at, field });
         }
         let path = self.folder.join(path);
-        match Npy::open(&path) {
-            Ok(npy) => {
-                self.open.insert(file.clone(), npy.clone());
-                Some(NamedFile { npy, file, at, field })
-            }
+        let found = Npy::open(&path);
+        self.open.insert(file.clone(), found.as_ref().ok().cloned());
+        match found {
+            Ok(npy) => Some(NamedFile { npy, file, at, field }),
             Err(_) if !path.exists() => {
                 self.fail(DataError::MissingFile { file, at: at.name.to_string(), field: field.to_string() })
             }

@@ -299,8 +299,14 @@ impl PairTables {
     fn bind(&self, data: &mut BoundData, sets: &[(usize, &Pairs)], candidates: Option<(VertexType, Range<u32>)>) {
         data.num_vertices.clone_from(&self.num_vertices);
         for (index, (decl, topology)) in self.graph_decls.iter().zip(&mut data.graphs).enumerate() {
-            [topology.num_src, topology.num_dst] = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
+            let ends = [decl.src, decl.dst].map(|end| self.num_vertices[end.index()]);
             let own = sets.iter().find(|&&(graph, _)| self.graphs[graph] == Some(index)).map(|&(_, pairs)| pairs);
+            // Links of a few of the relations of a knowledge graph are scored at a time: most graphs were empty before.
+            let was_empty = [topology.num_src, topology.num_dst] == ends && topology.csc.indices.is_empty();
+            if was_empty && own.is_none() && decl.share != EdgeShare::Samples {
+                continue;
+            }
+            [topology.num_src, topology.num_dst] = ends;
             let Adjacency { indptr, indices: other, eids: position } = &mut topology.csc;
             let (indptr, other) = (indptr.make_mut(), other.make_mut());
             position.clear();
