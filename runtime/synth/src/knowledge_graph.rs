@@ -1,8 +1,8 @@
 //! Knowledge graphs: entities and the relations between them, with links of all relations to predict.
 //!
-//! Links can be predicted for the same reasons as in the real datasets. Relations that hold in both directions (a verb group, a spouse) hold a link
-//! and its reverse, and each is in a part of its own: the reverse of a test link is a training link most of the time. The others stay
-//! within a topic, where few popular destinations have most of the links.
+//! Links can be predicted for the same reasons as in the real datasets. Relations that hold in both directions (a verb
+//! group, a spouse) hold a link and its reverse, and each is in a part of its own: the reverse of a test link is a training
+//! link most of the time. The others stay within a topic, where few popular destinations have most of the links.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -37,8 +37,8 @@ struct RelationShape {
     name: &'static str,
     /// Training, validation and test links.
     links: [usize; 3],
-    /// Entities that are sources, and those that are destinations: in the table of WN18RR of training links, in that of FB15k-237 of
-    /// all. Of links that hold both ways, these are the same.
+    /// Entities that are sources, and those that are destinations: in the table of WN18RR of training links, in that of
+    /// FB15k-237 of all. Of links that hold both ways, these are the same.
     ends: [usize; 2],
     both_ways: bool,
 }

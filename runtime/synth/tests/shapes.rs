@@ -340,7 +340,8 @@ fn links_of_fb15k237_are_known_the_other_way_round() {
     );
 }
 
-/// Has so many relations, training links, and links of the other parts; those of the first relation named hold both ways, of the second do not.
+/// Has so many relations, training links, and links of the other parts; those of the first relation named hold both
+/// ways, of the second do not.
 fn knows_links_the_other_way_round(shape: Shape, sizes: (usize, usize, [usize; 2]), [both_ways, one_way]: [&str; 2]) {
     let dir = tempfile::tempdir().unwrap();
     let dataset = made(shape, dir.path());
