@@ -82,8 +82,8 @@ impl TrainChecker<'_, '_> {
         fine.then_some(Some(LinkTarget { graphs, loss, negatives, exclude }))
     }
 
-    /// Reads `uniform(10)`, `uniform(10, self_loops: true)`, `in_batch(10)`, `shared(1000)` or
-    /// `shared_destinations(1000)`.
+    /// Reads how negative samples are drawn: `uniform(10, self_loops: true)`, `in_batch(10)`, `shared(1000)` or
+    /// `shared_destinations(1000)`. `None` for a mistake, which is reported; `targets` are the graphs of the links.
     fn negatives(&mut self, expr: &Expr, consts: &Consts, targets: &[Graph]) -> Option<Negatives> {
         let ways = NegativeEnds::ALL.map(|by| (by.name(), &["count", "self_loops"][..]));
         let (name, args) = self.choice(expr, "way to draw negatives", &ways)?;

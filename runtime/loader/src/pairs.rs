@@ -548,8 +548,8 @@ mod tests {
         }
     }
 
-    /// The first two samples of a link within one type are (u, u) and (v, v). Links between two types have none, nor have
-    /// those of metapaths.
+    /// The first two samples of a link within one type are (u, u) and (v, v). Links between two types and links of
+    /// metapaths have no such samples.
     #[test]
     fn two_samples_of_a_link_are_self_loops() {
         for by in [NegativeEnds::Uniform, NegativeEnds::InBatch] {
