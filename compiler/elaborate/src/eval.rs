@@ -362,7 +362,11 @@ impl Checker<'_> {
             Term::Number(number) => match as_dimension(number) {
                 Some(extent) => Some(Widths::One(Width { dim: Dim::Fixed(extent), origin: expr.span })),
                 None => {
-                    self.report(bad_dimension(expr.span, number));
+                    let mut report = bad_dimension(expr.span, number);
+                    if let Some(reason) = self.indivisible(expr, scope) {
+                        report = report.help(reason);
+                    }
+                    self.report(report);
                     None
                 }
             },
@@ -371,6 +375,15 @@ impl Checker<'_> {
                 None
             }
         }
+    }
+
+    /// The numbers of a division of whole numbers that leaves a remainder, in words: they come from the use of a layer,
+    /// and the division stands in its body.
+    pub(crate) fn indivisible(&mut self, expr: &Expr, scope: &Scope<'_>) -> Option<String> {
+        let ExprKind::Binary(ast::BinaryOp::Div, a, b) = &expr.kind else { return None };
+        let (a, b) = (self.number(a, scope)?, self.number(b, scope)?);
+        let whole = a.fract() == 0.0 && b.fract() == 0.0;
+        (whole && a % b != 0.0).then(|| format!("{a} is not divisible by {b}"))
     }
 
     /// A width that is the same for all graphs in scope.

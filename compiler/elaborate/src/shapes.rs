@@ -300,6 +300,7 @@ impl Checker<'_> {
         if number >= 0.0 && number.fract() == 0.0 && number < (1u64 << 40) as f64 {
             return Some(Some(number as usize));
         }
+        let help = self.indivisible(bound, scope).unwrap_or_else(|| "`x[width(x) - 1]` is the last element".to_owned());
         self.report(
             Diagnostic::at(
                 codes::BAD_SLICE,
@@ -307,7 +308,7 @@ impl Checker<'_> {
                 "elements are counted by whole numbers from 0 on",
                 format!("this is {number}"),
             )
-            .help("`x[width(x) - 1]` is the last element"),
+            .help(help),
         );
         None
     }

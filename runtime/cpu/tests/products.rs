@@ -1,6 +1,7 @@
 //! Every instruction set against the portable version, and that against products in f64.
 
-use hgnnc_kernels::product::{Extents, mat_mul, mat_mul_t, outer};
+use hgnnc_kernels::Rows;
+use hgnnc_kernels::product::{Extents, by_row, mat_mul, mat_mul_t, outer};
 use hgnnc_kernels::simd::{self, Dispatch, Level};
 
 fn numbers(seed: u64, len: usize) -> Vec<f32> {
@@ -128,8 +129,13 @@ fn products_of_all_shapes_are_those_in_double_precision() {
         for (batch, k, n) in [(8, 8, 1), (8, 1, 8), (3, 5, 1), (2, 16, 1), (4, 4, 1), (3, 1, 1), (5, 1, 16)] {
             check(rows, batch, k, n);
         }
-        for (batch, k, n) in [(2, 9, 4), (3, 20, 19), (8, 8, 8), (2, 64, 3), (2, 3, 64)] {
+        for (batch, k, n) in [(2, 9, 4), (3, 20, 19), (8, 16, 16), (2, 64, 3), (2, 3, 64)] {
             check(rows, batch, k, n);
+        }
+        // Small blocks, whose rows have parts of a vector, one, and several with and without a rest.
+        for (batch, size) in [(2, 2), (3, 2), (8, 2), (13, 2), (32, 2), (2, 4), (4, 4), (5, 4), (2, 8), (3, 8), (8, 8)]
+        {
+            check(rows, batch, size, size);
         }
     }
     check(9, 1, 2100, 3);
@@ -139,4 +145,36 @@ fn products_of_all_shapes_are_those_in_double_precision() {
     check(6, 2, 0, 3);
     check(6, 2, 3, 0);
     check(6, 0, 3, 3);
+}
+
+#[test]
+fn products_within_rows_are_those_in_double_precision() {
+    let shapes =
+        [(1, 8, 64), (8, 64, 1), (5, 19, 1), (1, 3, 7), (2, 2, 2), (3, 5, 33), (1, 1, 100), (4, 16, 16), (1, 70, 1)];
+    for (m, k, n) in shapes {
+        for groups in [1, 3] {
+            // Row i of the left operand meets row `picked[i]` of the right one.
+            let picked = [2, 0, 1, 2];
+            let (left, right, width) = (groups * m * k, groups * k * n, groups * m * n);
+            let (a, b) = (numbers(5, picked.len() * left), numbers(6, 3 * right));
+            let element = |row: usize, group: usize, i: usize, j: usize| {
+                let at = |p: usize| {
+                    (row * left + (group * m + i) * k + p, picked[row] as usize * right + (group * k + p) * n + j)
+                };
+                (0..k).map(|p| f64::from(a[at(p).0]) * f64::from(b[at(p).1])).sum::<f64>()
+            };
+            let mut exact = vec![];
+            for row in 0..picked.len() {
+                for group in 0..groups {
+                    exact.extend((0..m * n).map(|at| element(row, group, at / n, at % n)));
+                }
+            }
+            for level in simd::available() {
+                let mut out = vec![f32::NAN; picked.len() * width];
+                let operands = ((Rows::Each(&a), left), (Rows::Picked(&b, &picked), right));
+                by_row(Dispatch::default().at_most(level), operands.0, operands.1, (m, k, n), &mut out);
+                close(&format!("{groups} x [{m}, {k}] x [{k}, {n}], {level:?}"), &out, &exact, k);
+            }
+        }
+    }
 }

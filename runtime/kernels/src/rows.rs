@@ -221,8 +221,14 @@ fn dot_slices<const FMA: bool>(x: &[f32], y: &[f32]) -> f32 {
             lanes[k] = math::fma::<FMA>(x[k], y[k], lanes[k]);
         }
     }
-    for ((lane, &x), &y) in lanes.iter_mut().zip(x_rest).zip(y_rest) {
-        *lane = math::fma::<FMA>(x, y, *lane);
+    if !x_rest.is_empty() {
+        // As vectors, not element by element: sums that may be addressed do not stay in registers.
+        let (mut x, mut y) = ([0.0f32; 16], [0.0f32; 16]);
+        x[..x_rest.len()].copy_from_slice(x_rest);
+        y[..x_rest.len()].copy_from_slice(&y_rest[..x_rest.len()]);
+        for k in 0..16 {
+            lanes[k] = math::fma::<FMA>(x[k], y[k], lanes[k]);
+        }
     }
     fold_lanes(lanes)
 }
@@ -265,44 +271,6 @@ pub fn transpose(from: Rows<'_>, width: usize, (m, n, inner): (usize, usize, usi
             for (column, to) in to.chunks_exact_mut(m * inner).enumerate() {
                 for (row, to) in to.chunks_exact_mut(inner).enumerate() {
                     to.copy_from_slice(&from[(row * n + column) * inner..][..inner]);
-                }
-            }
-        }
-    }
-}
-
-multiversion! {
-    /// Groups `[m, k]` of each row of `a` times groups `[k, n]` of the same row of `b`, to groups `[m, n]`. Operands are
-    /// given with their widths.
-    pub fn product(
-        dispatch: Dispatch,
-        a: (Rows<'_>, usize), b: (Rows<'_>, usize), extents: (usize, usize, usize), out: &mut [f32],
-    ) as product_body
-}
-
-#[inline(always)]
-fn product_body<const FMA: bool>(
-    (a, left): (Rows<'_>, usize),
-    (b, right): (Rows<'_>, usize),
-    (m, k, n): (usize, usize, usize),
-    out: &mut [f32],
-) {
-    let groups = left / (m * k).max(1);
-    for (i, row) in out.chunks_exact_mut((groups * m * n).max(1)).enumerate() {
-        let (a, b) = (a.row(i, left), b.row(i, right));
-        for (group, out) in row.chunks_exact_mut(m * n).enumerate() {
-            let (a, b) = (&a[group * m * k..][..m * k], &b[group * k * n..][..k * n]);
-            for (a, out) in a.chunks_exact(k).zip(out.chunks_exact_mut(n)) {
-                if let [out] = out {
-                    *out = dot_slices::<FMA>(a, b);
-                    continue;
-                }
-                // Rows of `b` are added one after another, so that vectors run along the result.
-                out.fill(0.0);
-                for (&a, b) in a.iter().zip(b.chunks_exact(n)) {
-                    for (out, &b) in out.iter_mut().zip(b) {
-                        *out = math::fma::<FMA>(a, b, *out);
-                    }
                 }
             }
         }

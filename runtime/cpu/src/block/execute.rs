@@ -108,7 +108,7 @@ impl Block<'_> {
             }
             KernelOp::RowProduct { m, k, n, a, b } => {
                 let (left, right) = (self.operand(a, op.level), self.operand(b, op.level));
-                rows::product(dispatch, (left, a.width), (right, b.width), (*m, *k, *n), out);
+                product::by_row(dispatch, (left, a.width), (right, b.width), (*m, *k, *n), out);
             }
             KernelOp::OneHot(labels) => {
                 out.fill(0.0);

@@ -9,6 +9,8 @@ use bytemuck::must_cast;
 pub(super) unsafe trait Lanes: Copy {
     /// A vector.
     type Vector: Copy;
+    /// Places of elements in a vector.
+    type Places: Copy;
     /// Number of elements of a vector.
     const LANES: usize;
     /// Maximum vectors per tile row: six rows of them, the vectors of the other operand and one broadcast
@@ -29,6 +31,30 @@ pub(super) unsafe trait Lanes: Copy {
     fn sums(self, of: [Self::Vector; 4]) -> [f32; 4];
     /// Transposes `LANES` rows of four elements into four vectors.
     fn transpose_four(self, row: impl Fn(usize) -> [f32; 4]) -> [Self::Vector; 4];
+    /// The first [`Self::LANES`] of these, each less than that number.
+    fn places(self, of: [i32; 16]) -> Self::Places;
+    /// The elements at these places.
+    fn permute(self, vector: Self::Vector, places: Self::Places) -> Self::Vector;
+}
+
+/// The first elements, a vector at most, then zeros.
+#[inline(always)]
+pub(super) fn load<V: Lanes>(isa: V, from: &[f32]) -> V::Vector {
+    if from.len() < V::LANES {
+        return isa.load_part(from);
+    }
+    // SAFETY: a vector is `LANES` numbers of any bits, and the slice has as many.
+    unsafe { from.as_ptr().cast::<V::Vector>().read_unaligned() }
+}
+
+/// Stores the leading elements that have room.
+#[inline(always)]
+pub(super) fn store<V: Lanes>(isa: V, vector: V::Vector, to: &mut [f32]) {
+    if to.len() < V::LANES {
+        return isa.store_part(vector, to);
+    }
+    // SAFETY: a vector is `LANES` numbers without padding, and the slice has as many.
+    unsafe { to.as_mut_ptr().cast::<V::Vector>().write_unaligned(vector) }
 }
 
 /// Portable fallback, which the compiler vectorizes with four lanes.
@@ -38,6 +64,7 @@ pub(super) struct Portable;
 // SAFETY: four numbers.
 unsafe impl Lanes for Portable {
     type Vector = [f32; 4];
+    type Places = [i32; 4];
     const LANES: usize = 4;
     const ACROSS: usize = 2;
 
@@ -75,6 +102,16 @@ unsafe impl Lanes for Portable {
     fn transpose_four(self, row: impl Fn(usize) -> [f32; 4]) -> [[f32; 4]; 4] {
         let rows = [row(0), row(1), row(2), row(3)];
         std::array::from_fn(|column| rows.map(|row| row[column]))
+    }
+
+    #[inline(always)]
+    fn places(self, of: [i32; 16]) -> [i32; 4] {
+        [of[0], of[1], of[2], of[3]]
+    }
+
+    #[inline(always)]
+    fn permute(self, vector: [f32; 4], places: [i32; 4]) -> [f32; 4] {
+        std::array::from_fn(|i| vector[places[i] as usize])
     }
 }
 
@@ -131,6 +168,7 @@ mod x86 {
     // SAFETY: eight numbers.
     unsafe impl Lanes for Avx2 {
         type Vector = __m256;
+        type Places = __m256i;
         const LANES: usize = 8;
         const ACROSS: usize = 2;
 
@@ -178,6 +216,15 @@ mod x86 {
                 let (ab, cd) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
                 [first[0], first[1], _mm256_shuffle_ps::<0x44>(ab, cd), _mm256_shuffle_ps::<0xee>(ab, cd)]
             }
+
+            fn places(of: [i32; 16]) -> __m256i {
+                let [low, _]: [__m256i; 2] = must_cast(of);
+                low
+            }
+
+            fn permute(vector: __m256, places: __m256i) -> __m256 {
+                _mm256_permutevar8x32_ps(vector, places)
+            }
         }
     }
 
@@ -202,6 +249,7 @@ mod x86 {
     // SAFETY: 16 numbers.
     unsafe impl Lanes for Avx512 {
         type Vector = __m512;
+        type Places = __m512i;
         const LANES: usize = 16;
         const ACROSS: usize = 4;
 
@@ -255,6 +303,14 @@ mod x86 {
                 let (ab, cd) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
                 [first[0], first[1], _mm512_shuffle_ps::<0x44>(ab, cd), _mm512_shuffle_ps::<0xee>(ab, cd)]
             }
+
+            fn places(of: [i32; 16]) -> __m512i {
+                must_cast(of)
+            }
+
+            fn permute(vector: __m512, places: __m512i) -> __m512 {
+                _mm512_permutexvar_ps(places, vector)
+            }
         }
     }
 }
@@ -275,6 +331,7 @@ mod arm {
     // SAFETY: four numbers.
     unsafe impl Lanes for Neon {
         type Vector = float32x4_t;
+        type Places = [i32; 4];
         const LANES: usize = 4;
         const ACROSS: usize = 4;
 
@@ -319,6 +376,17 @@ mod arm {
             let (first, third) = (vtrn1q_f64(ab, cd), vtrn2q_f64(ab, cd));
             let (ab, cd) = pair(vtrn2q_f32(row(0), row(1)), vtrn2q_f32(row(2), row(3)));
             [first, vtrn1q_f64(ab, cd), third, vtrn2q_f64(ab, cd)].map(vreinterpretq_f32_f64)
+        }
+
+        #[inline(always)]
+        fn places(self, of: [i32; 16]) -> [i32; 4] {
+            [of[0], of[1], of[2], of[3]]
+        }
+
+        #[inline(always)]
+        fn permute(self, vector: float32x4_t, places: [i32; 4]) -> float32x4_t {
+            let numbers: [f32; 4] = must_cast(vector);
+            must_cast(places.map(|place| numbers[place as usize]))
         }
     }
 }

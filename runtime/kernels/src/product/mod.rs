@@ -6,6 +6,8 @@
 
 #![allow(unsafe_code)]
 
+mod blocks;
+mod by_row;
 mod lanes;
 mod library;
 mod tile;
@@ -44,6 +46,9 @@ pub fn mat_mul(dispatch: Dispatch, of: Extents, rows: usize, x: &[f32], w: &[f32
         (0, _) => return out.fill(0.0),
         (_, 1) if batch > 1 => return rows::dot(dispatch, Rows::Each(x), Rows::Same(w), batch, k, out),
         (1, _) if batch > 1 => return scale_groups(dispatch, x, w, n, out),
+        _ if in_blocks(dispatch, of) => {
+            return blocks::multiply(dispatch, blocks::Product { size: n, transposed: false, x, w, out });
+        }
         _ => {}
     }
     let Kernels { multiply, dots } = Kernels::of(dispatch);
@@ -93,6 +98,9 @@ fn mat_mul_t_of(dispatch: Dispatch, of: Extents, (rows, few): (usize, bool), y: 
         (_, 0) => return out.fill(0.0),
         (1, _) if batch > 1 => return rows::dot(dispatch, Rows::Each(y), Rows::Same(w), batch, n, out),
         (_, 1) if batch > 1 => return scale_groups(dispatch, y, w, k, out),
+        _ if in_blocks(dispatch, of) => {
+            return blocks::multiply(dispatch, blocks::Product { size: n, transposed: true, x: y, w, out });
+        }
         _ => {}
     }
     let Kernels { multiply, dots } = Kernels::of(dispatch);
@@ -126,6 +134,26 @@ fn mat_mul_t_of(dispatch: Dispatch, of: Extents, (rows, few): (usize, bool), y: 
             }
         }
     }
+}
+
+/// Groups `[m, k]` of each row of `a` times groups `[k, n]` of the same row of `b`, to groups `[m, n]`. Operands are given
+/// with their widths.
+///
+/// # Panics
+/// If an operand has fewer rows than the result.
+pub fn by_row(
+    dispatch: Dispatch,
+    a: (Rows<'_>, usize),
+    b: (Rows<'_>, usize),
+    extents: (usize, usize, usize),
+    out: &mut [f32],
+) {
+    by_row::multiply(dispatch, by_row::Product { a, b, extents, out });
+}
+
+/// Are the weights small blocks, of which a vector holds several?
+fn in_blocks(dispatch: Dispatch, of: Extents) -> bool {
+    blocks::are(dispatch, of) && dispatch.has(KernelFeature::RegisterTiles)
 }
 
 /// Most rows of a weight gradient with more columns that is computed transposed, and least rows of its operands.
@@ -174,6 +202,12 @@ pub fn outer(
             accumulate,
         );
         return;
+    }
+    if height == k && in_blocks(dispatch, of) {
+        if !accumulate {
+            out.fill(0.0);
+        }
+        return blocks::outer(dispatch, blocks::Outer { size: n, x, y, out });
     }
     // Vectorizes along rows or along columns of the result, whichever fills the vectors better.
     let Kernels { multiply, .. } = Kernels::of(dispatch);

@@ -190,16 +190,16 @@ macro_rules! per_level {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             fn avx2(job: $job) {
-                $body(super::lanes::Avx2::new(), job);
+                $body($crate::product::lanes::Avx2::new(), job);
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
             fn avx512(job: $job) {
-                $body(super::lanes::Avx512::new(), job);
+                $body($crate::product::lanes::Avx512::new(), job);
             }
             #[cfg(target_arch = "aarch64")]
             fn neon(job: $job) {
-                $body(super::lanes::Neon, job);
+                $body($crate::product::lanes::Neon, job);
             }
             versions!(dispatch, (job), {
                 #[cfg(target_arch = "x86_64")]
@@ -213,6 +213,8 @@ macro_rules! per_level {
         }
     };
 }
+
+pub(super) use per_level;
 
 per_level! {
     /// GEMM with the small operand `b`, in register tiles.
