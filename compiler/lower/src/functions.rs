@@ -123,6 +123,12 @@ impl Instance<'_> {
     pub fn matrix_product(&mut self, a: &Val, b: &Val, span: Span) -> Val {
         let rows = |this: &Self, val: &Val| this.flow.ty(val.stored()).space;
         let (left, right) = (rows(self, a), rows(self, b));
+        if left != Space::Unit
+            && right == Space::Unit
+            && let Some(product) = self.product_with_weight(a, b, span)
+        {
+            return product;
+        }
         let space = if left == Space::Unit { right } else { left };
         let on = |this: &mut Self, val: &Val| {
             let ty = Type::new(space, this.dims(val));
@@ -131,6 +137,28 @@ impl Instance<'_> {
         let (a, b) = (on(self, a), on(self, b));
         let batch = self.flow.ty(a).dims.len() - 2;
         Val::Stored(self.emit(Op::RowProduct { batch }, &[a, b], span))
+    }
+
+    /// Matrices of rows times a single matrix, as products of vectors with a copy of it for each row of the matrices: the
+    /// dense products of projections, where a copy for each row of the space would take memory and time. `None` where the
+    /// copies would be large.
+    fn product_with_weight(&mut self, a: &Val, b: &Val, span: Span) -> Option<Val> {
+        const MOST: usize = 1 << 18;
+        let (of_a, of_b) = (self.dims(a).to_vec(), self.dims(b).to_vec());
+        let batch = of_a.len() - 2;
+        let copies = of_a[batch].fixed()?;
+        let elements = of_b[batch].fixed()? * of_b[batch + 1].fixed()?;
+        let all = of_a[..batch].iter().try_fold(copies * elements, |all, dim| Some(all * dim.fixed()?))?;
+        if all > MOST {
+            return None;
+        }
+        let lead = &of_b[..batch];
+        let flat = self.reshape(b, [lead, &[Dim::Fixed(elements)]].concat(), span);
+        let ty = Type::new(Space::Unit, [lead, &[Dim::Fixed(elements), of_a[batch]]].concat());
+        let copied = self.repeated(&flat, ty, span);
+        let copied = self.transpose(&copied, span);
+        let weight = self.reshape(&copied, [lead, &[of_a[batch]], &of_b[batch..]].concat(), span);
+        Some(Val::Stored(self.emit(Op::MatMul { batch: batch + 1 }, &[a.stored(), weight.stored()], span)))
     }
 
     /// One-hot features times a weight are the weight's rows; the product happens before the gather.

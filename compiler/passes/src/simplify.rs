@@ -14,6 +14,7 @@
 //! | `a + -b`, `a - -b`, `-a * -b` | `a - b`, `a + b`, `a * b` | |
 //! | `broadcast(x) ∘ b` | `x ∘ b`, broadcast if still needed | operations broadcast their operands |
 //! | `f(broadcast x)`, `gather(broadcast x)` | broadcast of the smaller value | |
+//! | transpose of a broadcast to rows | broadcast of the transpose | no new dimensions |
 //! | reduction of a broadcast over just its new dimensions | `x * n`, `x` | extents are fixed; sum, or max and min |
 //! | reduction over dimensions of extent 1 | reshape | |
 //! | reshape, slice, rows, broadcast of their likes | one of them, or none | |
@@ -246,6 +247,12 @@ fn transpose(r: &mut Rewriter<'_>, axis: usize, x: Value) -> Option<Value> {
     }
     if data.op == (Op::Transpose { axis }) {
         return Some(data.args[0]);
+    }
+    if let Some((inner, of)) = inside_broadcast(r, x)
+        && r.new.ty(inner).dims == of.dims
+    {
+        let inner = make(r, Op::Transpose { axis }, &[inner]);
+        return Some(make(r, Op::Broadcast(ty), &[inner]));
     }
     let has_one = data.ty.dims[axis..axis + 2].iter().any(|dim| dim.fixed() == Some(1));
     has_one.then(|| make(r, Op::Reshape(ty.dims), &[x]))
