@@ -126,7 +126,9 @@ fn products_of_all_shapes_are_those_in_double_precision() {
         {
             check(rows, 1, k, n);
         }
-        for (batch, k, n) in [(8, 8, 1), (8, 1, 8), (3, 5, 1), (2, 16, 1), (4, 4, 1), (3, 1, 1), (5, 1, 16)] {
+        for (batch, k, n) in
+            [(8, 8, 1), (8, 1, 8), (3, 5, 1), (2, 16, 1), (4, 4, 1), (3, 1, 1), (5, 1, 16), (7, 7, 1), (5, 37, 1)]
+        {
             check(rows, batch, k, n);
         }
         for (batch, k, n) in [(2, 9, 4), (3, 20, 19), (8, 16, 16), (2, 64, 3), (2, 3, 64)] {

@@ -126,10 +126,14 @@ fn binary_body<const FMA: bool>(op: BinaryOp, a: Side<'_>, b: Side<'_>, out: &mu
                         }
                     }
                 }
-                // Two operands that are the same for all rows are rare.
+                // Operands that are the same for all rows, such as those of the one vertex whose edges fill a tile.
                 (a, b) => {
-                    for (k, o) in out.iter_mut().enumerate() {
+                    let (first, rest) = out.split_at_mut(n.min(CYCLE));
+                    for (k, o) in first.iter_mut().enumerate() {
                         *o = $f(a.element(k), b.element(k));
+                    }
+                    for rest in rest.chunks_mut(CYCLE) {
+                        rest.copy_from_slice(&first[..rest.len()]);
                     }
                 }
             }
@@ -506,6 +510,23 @@ mod tests {
             let indices =
                 positions.iter().flat_map(|&at| (0..width as u64).map(move |k| u64::from(at) * width as u64 + k));
             assert_eq!(found, indices.map(|i| draw.element(i)).collect::<Vec<_>>(), "{width} elements");
+        }
+    }
+
+    #[test]
+    fn operands_that_all_rows_share_give_a_result_that_they_share() {
+        let cycle: Vec<f32> = (0..CYCLE).map(|k| (k % 64) as f32 + 1.0).collect();
+        for len in [0, 64, CYCLE, CYCLE + 64, 3 * CYCLE] {
+            let of = |side: Side<'_>, k: usize| side.element(k);
+            for (a, b) in [
+                (Side::Cycle(&cycle), Side::Cycle(&cycle)),
+                (Side::Cycle(&cycle), Side::Scalar(3.0)),
+                (Side::Scalar(3.0), Side::Cycle(&cycle)),
+            ] {
+                let mut found = vec![f32::NAN; len];
+                binary(Dispatch::default(), BinaryOp::Div, a, b, &mut found);
+                assert_eq!(found, (0..len).map(|k| of(a, k) / of(b, k)).collect::<Vec<_>>(), "{len} elements");
+            }
         }
     }
 

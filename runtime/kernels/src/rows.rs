@@ -2,8 +2,8 @@
 
 use hgnnc_ir::ops::Reduce;
 
-use super::Rows;
 use super::flat::{larger, smaller};
+use super::{Rows, product};
 use crate::math;
 use crate::simd::{Dispatch, multiversion};
 use hgnnc_machine::KernelFeature;
@@ -198,39 +198,8 @@ fn dot_body<const FMA: bool>(
         16 => dot_fixed::<FMA, 16>(a, b, outer, out),
         32 => dot_fixed::<FMA, 32>(a, b, outer, out),
         64 => dot_fixed::<FMA, 64>(a, b, outer, out),
-        _ => {
-            let width = outer * inner;
-            for (i, row) in out.chunks_exact_mut(outer).enumerate() {
-                let (x, y) = (a.row(i, width), b.row(i, width));
-                for (o, slot) in row.iter_mut().enumerate() {
-                    let range = o * inner..(o + 1) * inner;
-                    *slot = dot_slices::<FMA>(&x[range.clone()], &y[range]);
-                }
-            }
-        }
+        _ => product::dot(dispatch, a, b, (outer, inner), out),
     }
-}
-
-#[inline(always)]
-fn dot_slices<const FMA: bool>(x: &[f32], y: &[f32]) -> f32 {
-    let mut lanes = [0.0f32; 16];
-    let (xs, x_rest) = x.as_chunks::<16>();
-    let (ys, y_rest) = y.as_chunks::<16>();
-    for (x, y) in xs.iter().zip(ys) {
-        for k in 0..16 {
-            lanes[k] = math::fma::<FMA>(x[k], y[k], lanes[k]);
-        }
-    }
-    if !x_rest.is_empty() {
-        // As vectors, not element by element: sums that may be addressed do not stay in registers.
-        let (mut x, mut y) = ([0.0f32; 16], [0.0f32; 16]);
-        x[..x_rest.len()].copy_from_slice(x_rest);
-        y[..x_rest.len()].copy_from_slice(&y_rest[..x_rest.len()]);
-        for k in 0..16 {
-            lanes[k] = math::fma::<FMA>(x[k], y[k], lanes[k]);
-        }
-    }
-    fold_lanes(lanes)
 }
 
 #[inline(always)]
@@ -269,6 +238,13 @@ pub fn transpose(from: Rows<'_>, width: usize, (m, n, inner): (usize, usize, usi
         let groups = from.row(i, width).chunks_exact(group).zip(row.chunks_exact_mut(group));
         for (from, to) in groups {
             for (column, to) in to.chunks_exact_mut(m * inner).enumerate() {
+                if inner == 1 {
+                    // Elements, which are no slices to copy.
+                    for (row, to) in to.iter_mut().enumerate() {
+                        *to = from[row * n + column];
+                    }
+                    continue;
+                }
                 for (row, to) in to.chunks_exact_mut(inner).enumerate() {
                     to.copy_from_slice(&from[(row * n + column) * inner..][..inner]);
                 }

@@ -18,6 +18,80 @@ pub(super) struct Product<'a> {
     pub out: &'a mut [f32],
 }
 
+/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements, `outer` groups per row.
+pub(super) struct Dot<'a> {
+    pub a: Rows<'a>,
+    pub b: Rows<'a>,
+    pub outer: usize,
+    pub inner: usize,
+    pub out: &'a mut [f32],
+}
+
+per_level! {
+    /// Two operations for each pair of elements, which are read once: bound by reading them, and for few elements by summing
+    /// those of a vector, which four groups do together.
+    pub(super) fn dot(Dot<'_>) as dot_body
+}
+
+#[inline(always)]
+fn dot_body<V: Lanes>(isa: V, job: Dot<'_>) {
+    let Dot { a, b, outer, inner, out } = job;
+    let width = outer * inner;
+    let (mut row, mut group) = (0, 0);
+    for out in out.chunks_mut(4) {
+        let mut sums = [[isa.splat(0.0); MOST_VECTORS]; 4];
+        for slot in 0..4 {
+            if slot == out.len() {
+                break;
+            }
+            let columns = group * inner..(group + 1) * inner;
+            let (x, y) = (&a.row(row, width)[columns.clone()], &b.row(row, width)[columns]);
+            add_products(isa, &mut sums[slot], x, y);
+            group += 1;
+            if group == outer {
+                (row, group) = (row + 1, 0);
+            }
+        }
+        out.copy_from_slice(&folded(isa, sums)[..out.len()]);
+    }
+}
+
+/// Numbers that are summed apart: element `i` is added to the number `i % 16`. Then the second half of them is added to the
+/// first one until one is left. Machine code of the same sums has this order as well.
+const APART: usize = 16;
+
+/// Most vectors of as many numbers.
+const MOST_VECTORS: usize = 4;
+
+/// Adds the products of the elements of two slices to sums in as many vectors as [`APART`] numbers take.
+#[inline(always)]
+fn add_products<V: Lanes>(isa: V, sums: &mut [V::Vector; MOST_VECTORS], x: &[f32], y: &[f32]) {
+    let mut start = 0;
+    while start < x.len() {
+        for v in 0..APART / V::LANES {
+            let at = (start + v * V::LANES).min(x.len());
+            sums[v] = isa.fma(sums[v], load(isa, &x[at..]), load(isa, &y[at..]));
+        }
+        start += APART;
+    }
+}
+
+/// The sums of four sets of [`APART`] numbers.
+#[inline(always)]
+fn folded<V: Lanes>(isa: V, mut sums: [[V::Vector; MOST_VECTORS]; 4]) -> [f32; 4] {
+    let mut vectors = APART / V::LANES;
+    while vectors > 1 {
+        vectors /= 2;
+        for sums in &mut sums {
+            for v in 0..vectors {
+                sums[v] = isa.add(sums[v], sums[v + vectors]);
+            }
+        }
+    }
+    let [[a, ..], [b, ..], [c, ..], [d, ..]] = sums;
+    isa.folds([a, b, c, d])
+}
+
 per_level! {
     /// 2·m·k·n operations for each group, whose operands are read from the L1 cache and used once or `m` times: it is bound
     /// by reading them.
@@ -43,23 +117,19 @@ fn multiply_body<V: Lanes>(isa: V, job: Product<'_>) {
     }
 }
 
-/// The products of several vectors with one, four at a time: their elements are summed together.
+/// The products of several vectors with one, four at a time: their vectors are summed together.
 #[inline(always)]
 fn dots<V: Lanes>(isa: V, a: &[f32], b: &[f32], out: &mut [f32]) {
     let k = b.len();
     for (a, out) in a.chunks(4 * k).zip(out.chunks_mut(4)) {
-        let mut sums = [isa.splat(0.0); 4];
-        for start in (0..k).step_by(V::LANES) {
-            let columns = start..(start + V::LANES).min(k);
-            let b = load(isa, &b[columns.clone()]);
-            for row in 0..4 {
-                if row < out.len() {
-                    let a = load(isa, &a[row * k..][columns.clone()]);
-                    sums[row] = isa.fma(sums[row], a, b);
-                }
+        let mut sums = [[isa.splat(0.0); MOST_VECTORS]; 4];
+        for row in 0..4 {
+            if row == out.len() {
+                break;
             }
+            add_products(isa, &mut sums[row], &a[row * k..][..k], b);
         }
-        out.copy_from_slice(&isa.sums(sums)[..out.len()]);
+        out.copy_from_slice(&folded(isa, sums)[..out.len()]);
     }
 }
 

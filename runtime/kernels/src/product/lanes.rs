@@ -29,6 +29,8 @@ pub(super) unsafe trait Lanes: Copy {
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
     /// Horizontal sum of each vector, as a tree.
     fn sums(self, of: [Self::Vector; 4]) -> [f32; 4];
+    /// As [`Self::sums`], in another order: the second half of the elements is added to the first one until one is left.
+    fn folds(self, of: [Self::Vector; 4]) -> [f32; 4];
     /// Transposes `LANES` rows of four elements into four vectors.
     fn transpose_four(self, row: impl Fn(usize) -> [f32; 4]) -> [Self::Vector; 4];
     /// The first [`Self::LANES`] of these, each less than that number.
@@ -99,6 +101,11 @@ unsafe impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn folds(self, of: [[f32; 4]; 4]) -> [f32; 4] {
+        self.sums(of)
+    }
+
+    #[inline(always)]
     fn transpose_four(self, row: impl Fn(usize) -> [f32; 4]) -> [[f32; 4]; 4] {
         let rows = [row(0), row(1), row(2), row(3)];
         std::array::from_fn(|column| rows.map(|row| row[column]))
@@ -165,6 +172,15 @@ mod x86 {
         _mm256_cmpgt_epi32(_mm256_set1_epi32(count as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
     }
 
+    /// [`Lanes::folds`] of vectors of four.
+    #[inline]
+    #[target_feature(enable = "avx2,fma")]
+    fn folds_of_four([a, b, c, d]: [__m128; 4]) -> [f32; 4] {
+        let ab = _mm_add_ps(_mm_unpacklo_ps(a, b), _mm_unpackhi_ps(a, b));
+        let cd = _mm_add_ps(_mm_unpacklo_ps(c, d), _mm_unpackhi_ps(c, d));
+        must_cast(_mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)))
+    }
+
     // SAFETY: eight numbers.
     unsafe impl Lanes for Avx2 {
         type Vector = __m256;
@@ -202,6 +218,14 @@ mod x86 {
                 // Within each half: sums of a, b, c, d.
                 let sums = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
                 must_cast(_mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums)))
+            }
+
+            fn folds(of: [__m256; 4]) -> [f32; 4] {
+                let mut halves = [_mm_setzero_ps(); 4];
+                for (half, v) in halves.iter_mut().zip(of) {
+                    *half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+                }
+                folds_of_four(halves)
             }
 
             fn transpose_four(row: impl Fn(usize) -> [f32; 4]) -> [__m256; 4] {
@@ -288,6 +312,15 @@ mod x86 {
                 must_cast(_mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps::<1>(sums)))
             }
 
+            fn folds(of: [__m512; 4]) -> [f32; 4] {
+                let mut halves = [_mm_setzero_ps(); 4];
+                for (half, v) in halves.iter_mut().zip(of) {
+                    let v = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v));
+                    *half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+                }
+                folds_of_four(halves)
+            }
+
             fn transpose_four(row: impl Fn(usize) -> [f32; 4]) -> [__m512; 4] {
                 let mut fours = [_mm512_setzero_ps(); 4];
                 for (r, four) in fours.iter_mut().enumerate() {
@@ -365,6 +398,12 @@ mod arm {
         fn sums(self, of: [float32x4_t; 4]) -> [f32; 4] {
             let [a, b, c, d] = of;
             must_cast(vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)))
+        }
+
+        #[inline(always)]
+        fn folds(self, of: [float32x4_t; 4]) -> [f32; 4] {
+            let of: [[f32; 4]; 4] = must_cast(of);
+            of.map(|v| (v[0] + v[2]) + (v[1] + v[3]))
         }
 
         #[inline(always)]

@@ -151,6 +151,11 @@ pub fn by_row(
     by_row::multiply(dispatch, by_row::Product { a, b, extents, out });
 }
 
+/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements, `outer` groups per row.
+pub(super) fn dot(dispatch: Dispatch, a: Rows<'_>, b: Rows<'_>, (outer, inner): (usize, usize), out: &mut [f32]) {
+    by_row::dot(dispatch, by_row::Dot { a, b, outer, inner, out });
+}
+
 /// Are the weights small blocks, of which a vector holds several?
 fn in_blocks(dispatch: Dispatch, of: Extents) -> bool {
     blocks::are(dispatch, of) && dispatch.has(KernelFeature::RegisterTiles)
