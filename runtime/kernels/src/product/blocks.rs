@@ -45,12 +45,12 @@ pub(super) struct Outer<'a> {
 }
 
 per_level! {
-    /// Rows times blocks.
+    /// 2·N operations for each element, which is read and written once.
     pub(super) fn multiply(Product<'_>) as multiply_body
 }
 
 per_level! {
-    /// Sums over rows of products of their elements, of each block.
+    /// 2·N operations for each element of `y`, which is read once, as is the element of `x` beside it.
     pub(super) fn outer(Outer<'_>) as outer_body
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Product<'a> {
     pub out: &'a mut [f32],
 }
 
-/// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]` over groups of `inner` elements, `outer` groups per row.
+/// Operands of [`dot`]: groups of `inner` elements, `outer` groups per row.
 pub(super) struct Dot<'a> {
     pub a: Rows<'a>,
     pub b: Rows<'a>,
@@ -28,8 +28,8 @@ pub(super) struct Dot<'a> {
 }
 
 per_level! {
-    /// Two operations for each pair of elements, which are read once: bound by reading them, and for few elements by summing
-    /// those of a vector, which four groups do together.
+    /// `out[i, o] = Σ_k a[i, o, k] · b[i, o, k]`: two operations for each pair of elements, which are read once. Reading them
+    /// is the limit, and for few elements the sum of a vector, which four groups share.
     pub(super) fn dot(Dot<'_>) as dot_body
 }
 
@@ -93,8 +93,8 @@ fn folded<V: Lanes>(isa: V, mut sums: [[V::Vector; MOST_VECTORS]; 4]) -> [f32; 4
 }
 
 per_level! {
-    /// 2·m·k·n operations for each group, whose operands are read from the L1 cache and used once or `m` times: it is bound
-    /// by reading them.
+    /// 2·m·k·n operations for each group. Its operands are read from the L1 cache, and used once or `m` times, so reading
+    /// them is the limit.
     pub(super) fn multiply(Product<'_>) as multiply_body
 }
 

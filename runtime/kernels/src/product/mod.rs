@@ -136,8 +136,8 @@ fn mat_mul_t_of(dispatch: Dispatch, of: Extents, (rows, few): (usize, bool), y: 
     }
 }
 
-/// Groups `[m, k]` of each row of `a` times groups `[k, n]` of the same row of `b`, to groups `[m, n]`. Operands are given
-/// with their widths.
+/// Groups `[m, k]` of each row of `a` times groups `[k, n]` of the same row of `b`, to groups `[m, n]`. The numbers beside
+/// the operands are elements of a row.
 ///
 /// # Panics
 /// If an operand has fewer rows than the result.
